@@ -74,6 +74,7 @@ def test_one_decides_in_a_conversation_where_one_reads_it(slow: Served, open_pag
 
     card = page.locator(".panel .activity + .stack .approval")  # behind what was said, before what is said next
     expect(card).to_contain_text("$ git push --dry-run")
+    expect(page.locator(".composer")).to_have_css("position", "static")  # it does not stand before the decision
     check_access(page)
     page.get_by_role("link", name="Timeline").click()
     expect(page.locator(".approval")).to_be_visible()
@@ -84,11 +85,18 @@ def test_one_decides_in_a_conversation_where_one_reads_it(slow: Served, open_pag
     expect(page.locator(".activity")).to_contain_text("Rejected by admin")
     expect(card).to_have_count(0)
     expect(page.get_by_label("Your message")).to_be_focused()
+    expect(page.locator(".composer")).to_have_css("position", "sticky")
+    page.get_by_role("button", name="End conversation…").press("Enter")
+    page.get_by_role("dialog", name="End this conversation?").get_by_role("button", name="End conversation").press(
+        "Enter"
+    )
+    expect(page.locator(".run-status")).to_contain_text("Aborted by admin")
 
 
 def test_a_phase_at_work_hears_a_person_before_its_next_call(slow: Served, open_page: OpenPage) -> None:
-    run_id = slow.start_run("plain", title="Spoken to", persona_overrides={"author": "z-streamer"})
+    run_id = slow.start_run("plain", title="Spoken to", persona_overrides={"author": "z-waiting"})
     page = open_page(slow, f"/runs/{run_id}/activity")
+    expect(page.locator(".e-tool .mark.tone-busy")).to_be_visible()
 
     page.get_by_label("Images").set_input_files(
         files=[FilePayload(name="shot.png", mimeType="image/png", buffer=b"\x89PNG\r\n\x1a\n")]
@@ -100,6 +108,8 @@ def test_a_phase_at_work_hears_a_person_before_its_next_call(slow: Served, open_
     said = page.locator(".person")
     expect(said).to_contain_text("Mind the rounding.")
     expect(said).to_contain_text("with shot.png")
+    expect(said).to_contain_text("to “draft”, not read yet")
+    (slow.folder / "data" / "worktrees" / run_id / "go").touch()
     expect(said).to_contain_text("to “draft”, read")
     expect(page.get_by_role("button", name="shot.png")).to_have_count(0)
     slow.wait_for(run_id, "completed")

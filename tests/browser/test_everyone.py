@@ -104,6 +104,7 @@ def test_at_twice_the_size_nothing_is_cut_off(
         "/health",
         "/workers",
         "/flows",
+        "/schedules",
     )
     for path in ("/", f"/runs/{runs['waiting']}", f"/runs/{runs['done']}/changes", *others):
         page.goto(served.url + path)

@@ -1,6 +1,7 @@
 """Flows: listed, looked at, answered and cancelled in the browser."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import OpenPage
+from tests.browser.test_everyone import check_access
 from tests.support.browser_world import Served
 
 from holdfast import Context, RunPaused, get_flow, run_flow
@@ -49,17 +51,28 @@ def test_a_flow_is_found_answered_and_seen_to_its_end(
     row = page.get_by_role("row").filter(has_text="order-7")
     expect(row).to_contain_text("waits for ship")
     shoot(page, "flows")
-    row.get_by_role("link", name="order").click()
+    link = row.get_by_role("link", name="order")
+    page.keyboard.press("j")
+    while not link.evaluate("link => link === document.activeElement"):
+        page.keyboard.press("j")
+    page.keyboard.press("Enter")
 
     expect(page.locator("main")).to_contain_text("order(7)")
+    expect(page.locator("h1")).to_have_text("order")
+    expect(page).to_have_title(re.compile("order · order-7"))
     expect(page.get_by_role("row").filter(has_text="charge")).to_contain_text("completed")
-    question = page.get_by_role("region", name="Question ship")
+    expect(page.get_by_role("row").filter(has_text="charge")).to_contain_text('{ "number": 7, "receipt"')
+    expect(page.get_by_role("link", name="Download the events")).to_have_attribute("download", "order-7.jsonl")
+    question = page.get_by_role("region", name="Approve “ship” of order?")
     expect(question).to_contain_text("<b>Lima</b>")  # as text, whoever wrote it
     shoot(page, "flow")
-    question.get_by_role("button", name="Approve").click()
-    page.get_by_label("Comment").fill("go on")
-    page.get_by_role("dialog").get_by_role("button", name="Approve").click()
+    check_access(page)
+    page.keyboard.press("a")
+    page.keyboard.type("go on")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
     expect(question).to_have_count(0)
+    expect(page.locator("h1")).to_be_focused()
 
     assert wait_for(run_flow(order, 7, run_id="order-7", store=store)) == "shipped 7: approve"
     expect(page.locator("main")).to_contain_text("shipped 7: approve")
@@ -68,15 +81,36 @@ def test_a_flow_is_found_answered_and_seen_to_its_end(
 def test_a_flow_is_cancelled_and_a_viewer_can_only_look(served: Served, open_page: OpenPage, store: Path) -> None:
     run_until_pause(store, "order-8")
     viewer = open_page(served, "/flows/order-8", role="viewer")
-    expect(viewer.get_by_role("button", name="Approve")).to_be_disabled()
+    expect(viewer.get_by_role("button", name="Approve")).to_have_attribute("aria-disabled", "true")
 
     page = open_page(served, "/flows/order-8", width=360)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.get_by_role("button", name="Cancel the run").first.click()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel the run").click()
+    assert page.evaluate("document.querySelector('.nav [aria-current]').getBoundingClientRect().right <= innerWidth")
+    page.get_by_role("button", name="Cancel the run…").press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the run").press("Enter")
 
-    expect(page.get_by_role("region", name="Question ship")).to_have_count(0)
+    expect(page.locator(".approval")).to_have_count(0)
+    expect(page.locator("h1")).to_be_focused()
     assert wait_for(get_flow("order-8", store=store).status()) is RunStatus.CANCELLED
+
+
+def test_a_failed_flow_is_run_again_and_the_list_hears_of_it(served: Served, open_page: OpenPage, store: Path) -> None:
+    async def fragile(ctx: Context) -> None:
+        await ctx.step("try", lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        wait_for(run_flow(fragile, run_id="fragile-1", store=store))
+    flows = open_page(served, "/flows")
+    expect(flows.get_by_role("row").filter(has_text="fragile-1")).to_contain_text("failed")
+    page = open_page(served, "/flows/fragile-1")
+    expect(page.get_by_role("row").filter(has_text="try")).to_contain_text("failed")
+
+    page.get_by_role("button", name="Run it again").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run it again").click()
+
+    expect(page.get_by_role("button", name="Run it again")).to_have_count(0)
+    assert wait_for(get_flow("fragile-1", store=store).status()) is RunStatus.PENDING
+    expect(flows.get_by_role("row").filter(has_text="fragile-1")).to_contain_text("is to be started")
 
 
 def test_a_flow_is_listed_among_runs_and_answered_in_the_inbox(
@@ -102,3 +136,35 @@ def test_a_flow_is_listed_among_runs_and_answered_in_the_inbox(
     expect(card).to_have_count(0)
 
     assert wait_for(run_flow(order, 7, run_id="order-9", store=store)) == "shipped 7: approve"
+
+
+async def refuse(ctx: Context) -> None:
+    def charge() -> None:
+        raise ValueError("The <b>card</b> was refused")
+
+    await ctx.step("charge", charge)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_failed_flow_says_which_step_failed_on_a_phone_too(
+    served: Served, open_page: OpenPage, store: Path, shoot: Shoot, theme: str
+) -> None:
+    with pytest.raises(ValueError, match="refused"):
+        wait_for(run_flow(refuse, run_id=f"refused-{theme}", store=store, tags={"card": theme}))
+    page = open_page(served, f"/flows?tag=card%3D{theme}", width=390, theme=theme)
+    expect(page.get_by_role("link", name="refuse", exact=True)).to_be_visible()
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="refuse", exact=True)).to_be_focused()
+    shoot(page, f"flows-390-{theme}")
+    check_access(page)
+    page.keyboard.press("Enter")
+
+    step = page.get_by_role("row").filter(has_text="charge")
+    expect(step.get_by_role("cell").filter(has_text="failed")).to_be_visible()
+    expect(step).to_contain_text("ValueError: The <b>card</b> was refused")
+    shoot(page, f"flow-390-{theme}")
+    check_access(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("navigation", name="Where you are").get_by_role("link", name="Flows").press("Enter")
+    page.get_by_role("button", name="Completed").press("Enter")
+    expect(page.get_by_role("row").filter(has_text="refused")).to_have_count(0)

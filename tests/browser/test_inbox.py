@@ -50,7 +50,7 @@ def test_decisions_come_by_danger_and_one_after_the_other(
 
     # The first of two people: then it waits for somebody else, and the next one comes up.
     page.get_by_role("button", name="Approve and continue").press("Enter")
-    expect(page.locator(".approval h2")).to_contain_text("May the agent call execute?")
+    expect(page.locator(".approval h2")).to_contain_text("May the agent run “$ git push origin main”?")
     expect(page.locator(".approval h2")).to_be_focused()
     expect(page).to_have_title("(3) Inbox · holdfast")
     expect(page.locator(".inbox-list li").last).to_contain_text("for somebody else")
@@ -68,14 +68,22 @@ def test_a_failed_run_is_there_until_it_was_looked_at(inbox: Served, open_page: 
 
     row.get_by_role("button").press("Enter")
     place = page.locator(".inbox-place")
-    expect(place.get_by_role("heading")).to_contain_text("It failed: look why.")
+    heading = place.get_by_role("heading", name="It failed: look why.")
+    expect(heading).to_be_visible()
     page.keyboard.press("k")
     expect(row.get_by_role("button")).not_to_be_focused()
     expect(page.locator(".inbox-list [aria-current]")).to_be_focused()  # so that Enter opens what is marked
+    page.set_viewport_size({"width": 1280, "height": 330})
+    row.get_by_role("button").press("Enter")
+    expect(heading).to_be_visible()
+    expect(row).to_be_in_viewport()
+    expect(heading).to_be_in_viewport()  # beside the row, however far down that is
+    findings = place.get_by_role("link", name="Read its findings")
+    expect(findings).to_have_attribute("href", re.compile("/artifacts\\?phase=draft$"))
     page.set_viewport_size({"width": 390, "height": 600})
     row.get_by_role("button").press("Enter")
-    expect(place.get_by_role("heading")).to_contain_text("It failed: look why.")
-    expect(place.get_by_role("heading")).to_be_in_viewport()  # though it stands below the list
+    expect(heading).to_be_visible()
+    expect(heading).to_be_in_viewport()  # though it stands below the list
     place.get_by_role("button", name="Looked at").press("Enter")
 
     expect(row).to_have_count(0)

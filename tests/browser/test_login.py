@@ -79,3 +79,12 @@ def test_a_revoked_login_leads_back_to_the_login_without_losing_the_form(served:
     page.get_by_label("Token").fill(served.token("operator"))
     page.keyboard.press("Enter")
     expect(page.get_by_label("What should be done")).to_have_value("Not to be lost")
+
+
+def test_whoever_is_logged_in_already_is_told_and_goes_on(served: Served, open_page: OpenPage) -> None:
+    page = open_page(served, "/sign-in?next=/budget", width=390)
+    expect(page.locator(".login")).to_contain_text("You are logged in as admin.")
+    expect(page.locator(".nav")).to_be_hidden()
+    page.get_by_role("link", name="Go on").press("Enter")
+    expect(page.locator("h1")).to_have_text("Budget")
+    expect(page.locator(".nav [aria-current]")).to_be_in_viewport(ratio=0.9)

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access
-from tests.support.browser_world import HARM, Served
+from tests.support.browser_world import HARM, Served, make_repository
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +37,34 @@ def test_a_finished_run_opens_on_its_result_and_is_not_plain_green(
     expect(panel.locator(".document")).to_contain_text("Findings 1 major, 1 note")
     page.goto(served.url)
     expect(page.locator(".runs tbody tr").filter(has_text="Write notes")).to_contain_text("Changes wanted")
+    for number in range(2):  # the plot begins with three
+        served.wait_for(served.start_run("plain", title=f"Beside {number}"), "completed")
+    expect(page.locator(f".dots .dot.tone-waiting[href='/runs/{reviewed}']")).to_be_attached()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("Write notes")
+    expect(page.get_by_role("option").filter(has_text="Write notes")).to_contain_text("Changes wanted")
+    page.keyboard.press("Enter")
+    expect(panel.get_by_label("Review")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("merge into")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_contain_text("Merge into main?")
+    page.go_back()
+    expect(page.get_by_role("dialog")).to_have_count(0)  # it was about the page that went
+    page.goto(f"{served.url}/workflows/reviewed")
+    expect(page.get_by_role("row").filter(has_text="Write notes").first).to_contain_text("Changes wanted")
 
 
 def test_what_does_not_fit_is_shown_before_a_merge_and_a_merged_run_is_marked(
     served: Served, open_page: OpenPage
 ) -> None:
-    run_id = served.start_run("reviewed", title="To be merged", persona_overrides={"author": "z-reviewed"})
+    repo = make_repository(served.folder / "work" / "merged")  # other runs begin at the main branch of the shared one
+    run_id = served.start_run(
+        "reviewed", title="To be merged", repo_path=str(repo), persona_overrides={"author": "z-reviewed"}
+    )
     served.wait_for(run_id, "completed")
     name = HARM.replace("/", "")
-    rival = served.repo / "notes" / f"{name}.txt"
+    rival = repo / "notes" / f"{name}.txt"
     rival.parent.mkdir(exist_ok=True)
     rival.write_text("something else\n")
     page = open_page(served, f"/runs/{run_id}")
@@ -65,7 +84,7 @@ def test_what_does_not_fit_is_shown_before_a_merge_and_a_merged_run_is_marked(
     expect(page.locator(".run-head")).to_contain_text("merged into main")
     expect(page.locator(".panel").get_by_role("button", name="Merge again…")).to_be_visible()
     assert rival.read_text() == "one, two"
-    log = subprocess.run(["git", "-C", served.repo, "log", "--format=%s", "main"], capture_output=True, text=True)
+    log = subprocess.run(["git", "-C", repo, "log", "--format=%s", "main"], capture_output=True, text=True)
     assert "To be merged" in log.stdout
     page.goto(served.url)
     expect(page.locator(".runs tbody tr").filter(has_text="To be merged")).to_contain_text("merged into main")

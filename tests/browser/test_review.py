@@ -14,7 +14,8 @@ from holdfast.presentation.artifact_document import ArtifactDocument, to_documen
 DRAW = """async ([files, isDeciding]) => {
     const { changesView } = await import("/js/parts/diff-view.js");
     const { h } = await import("/js/h.js");
-    const request = h("div.approval-answer", h("textarea.input", { "aria-label": "Comment" }));
+    const control = h("textarea.input", { "aria-label": "Comment", "data-asks": "changes", "data-draft": "here" });
+    const request = h("div.approval-answer", control);
     const main = document.querySelector("main");
     main.replaceChildren(h("h1", "Review"), ...(isDeciding ? [request] : []));
     main.append(changesView({ files, summary: "3 files, +9 −1" }));
@@ -89,18 +90,95 @@ def test_artifacts_have_views_by_their_schema_and_text_stays_text(served: Served
 
 def test_a_comment_on_a_line_goes_into_the_request_with_keys_alone(served: Served, open_page: OpenPage) -> None:
     page = open_page(served, "/health")
-    draw(page, [a_file("a.py", line("x = 1", 7))], is_deciding=True)
+    gone = {"type": "del", "a": 8, "b": None, "text": "y = 1"}
+    draw(page, [a_file("a.py", line("x = 1", 7), gone)], is_deciding=True)
 
-    page.get_by_role("button", name="Comment on line 7").focus()
+    button = page.get_by_role("button", name="Comment on line 7")
+    button.focus()
     page.keyboard.press("Enter")
-    page.keyboard.type("Name it.")
-    page.keyboard.press("Tab")
+    page.keyboard.type("Name it")
+    page.keyboard.press("Escape")
+    expect(page.locator(".line-comment")).to_have_count(0)
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Comment on a.py:7")).to_have_value("Name it")  # what was typed is not lost
+    page.keyboard.press("End")
+    page.keyboard.type(".")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
 
-    expect(page.get_by_label("Comment", exact=True)).to_have_value("a.py:7: Name it.\n")
-    expect(page.locator(".line-comment")).to_contain_text("Name it.")
+    request = page.get_by_label("Comment", exact=True)
+    note = page.locator(".line-comment")
+    expect(request).to_have_value("a.py:7: Name it.\n")
+    expect(note).to_contain_text("Name it.")
     expect(page.get_by_role("button", name="Comment on line 7")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("End")
+    page.keyboard.type("\nAnd test it.")
+    page.keyboard.press("Escape")
+    expect(note).not_to_contain_text("And test it.")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Comment on a.py:7")).to_have_value("Name it.\nAnd test it.")
+    page.keyboard.press("Control+Enter")
+    expect(request).to_have_value("a.py:7: Name it.\n  And test it.\n")
+    page.get_by_role("button", name="Comment on line 8 as it was").press("Enter")
+    page.keyboard.type(HOSTILE)
+    page.keyboard.press("Control+Enter")
+    expect(note).to_have_count(2)
+    expect(request).to_have_value(re.compile("And test it.\na.py:8 before: <img"))
+    note.first.get_by_role("button", name="Remove").press("Enter")
+    expect(note).to_have_count(1)
+    expect(request).to_have_value(re.compile("^a.py:8 before: <img"))
+    assert page.evaluate("window.hurt") is None
+
+
+def test_side_by_side_a_line_may_be_on_one_side_only(served: Served, open_page: OpenPage) -> None:
+    gone = {"type": "del", "a": 1, "b": None, "text": "one"}
+    come = {"type": "add", "a": None, "b": 1, "text": HOSTILE, "marks": [[0, 4]]}
+    pairs = [{"left": gone, "right": come}, {"left": None, "right": {**come, "b": 2, "text": "two"}}]
+    page = open_page(served, "/health")
+
+    draw(page, [a_file("a.py", pairs=[*pairs, {"left": {**gone, "a": 3}, "right": None}])], is_deciding=True)
+
+    expect(page.locator(".diff.split tr")).to_have_count(3)
+    page.get_by_role("button", name="Comment on line 3 as it was").press("Enter")
+    page.keyboard.type("Why?")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_label("Comment", exact=True)).to_have_value("a.py:3 before: Why?\n")
+    assert page.evaluate("window.hurt") is None
+
+
+def test_comments_outlive_a_reload_and_the_end_of_the_session(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("gated", title="Commented", persona_overrides={"author": "z-reviewed"})
+    served.wait_for(run_id, "paused")
+    page = open_page(served, f"/runs/{run_id}")
+    page.get_by_role("button", name="Files", exact=True).click()
+    expect(page.locator(".approval .diff-total")).to_have_text("1 file, +1 −0, and 1 artifact")
+    expect(page.locator(".approval details.diff-file").last).not_to_have_attribute("open", "")
+    number = page.get_by_role("button", name="Comment on line 1", exact=True)
+    number.press("Enter")
+    page.keyboard.type("Rename it.")
+    page.keyboard.press("Control+Enter")
+    number.press("Enter")
+    page.keyboard.type(" And test it.")
+
+    ended = page.context.request.delete(f"{served.url}/api/session", headers={"Origin": served.url})
+    assert ended.ok, ended.text()
+    page.reload()
+    expect(page.locator("h1")).to_have_text("Log in")
+    page.get_by_label("Token").fill(served.token("admin"))
+    page.get_by_label("Token").press("Enter")
+    editor = page.get_by_label("Comment on notes/")
+    expect(editor).to_have_value("Rename it. And test it.")
+    editor.press("Control+Enter")
+    page.get_by_role("button", name="Request changes").click()
+
+    expect(page.locator(".approval")).to_contain_text("Phase work, attempt 2")
+    with served.client() as client:
+        answered = client.get("/api/approvals?state=decided").json()["items"]
+    (comment,) = [each["comment"] for each in answered if each["run_id"] == run_id]
+    assert comment.endswith(".txt:1: Rename it. And test it.\n")
+    served.decide(run_id, "abort")
 
 
 def test_two_megabytes_of_changes_are_a_few_rows(served: Served, open_page: OpenPage) -> None:
@@ -118,3 +196,33 @@ def test_two_megabytes_of_changes_are_a_few_rows(served: Served, open_page: Open
     expect(page.locator("tr.add").first).to_be_visible()
 
     assert page.locator("tr.add").count() < 800
+
+
+def test_a_long_change_is_whole_where_it_is_approved(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("gated", title="Lavish", persona_overrides={"author": "z-lavish"})
+    served.wait_for(run_id, "paused")
+    page = open_page(served, f"/runs/{run_id}")
+    expect(page.locator(".approval header")).to_contain_text("7 files changed, +12,0")
+
+    page.get_by_role("button", name="Files", exact=True).press("Enter")
+
+    expect(page.locator(".approval .diff-total")).to_have_text("5 files, +12,000 −0, and 1 artifact")
+    tree = page.get_by_role("navigation", name="Changed files")
+    expect(tree.locator("li")).to_have_text(
+        [
+            "INTRO.md+0 −0",
+            "a.binbinary",
+            "deep/",
+            "1.txt+4,000 −0",
+            "2.txt+4,000 −0",
+            "./",
+            "z.txt+4,000 −0",
+            "artifacts",
+            re.compile("draft"),
+        ]
+    )
+    expect(page.locator(".diff-head").first).to_contain_text("README.md → INTRO.mdrenamed")
+    tree.get_by_role("button", name=re.compile("z.txt")).press("Enter")
+    expect(page.locator(".diff-file").filter(has_text="z.txt").locator("tr.add").first).to_be_in_viewport()
+    assert page.locator("tr.add").count() < 800
+    served.decide(run_id, "abort")

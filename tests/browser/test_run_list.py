@@ -176,9 +176,56 @@ def test_several_runs_are_chosen_and_what_cannot_be_done_says_why(
     expect(page.get_by_role("dialog")).to_contain_text("Retry 2 runs?")
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Choose none").press("Enter")
-    expect(page.locator(".runs .picker").first).to_be_focused()
+    expect(page.locator(".runs tbody .picker").first).to_be_focused()
+    page.get_by_label("Choose No. 3").check()
+    page.get_by_role("button", name=re.compile("^Failed")).click()
+    expect(page.locator(".runs tbody tr:not(.spacer)")).to_have_count(3)
+    expect(page.locator(".bulk")).to_be_empty()  # what is not seen any more is not acted on
     assert page.evaluate("window.hurt") is None
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_of_several_runs_those_that_are_refused_are_named_and_the_others_done(
+    served: Served, open_page: OpenPage
+) -> None:
+    names = [f"Several {number} {HOSTILE}" for number in range(3)]
+    runs = [served.start_run("asking", title=name) for name in names]
+    for run_id in runs:
+        served.wait_for(run_id, "paused")
+    page = open_page(served, "/?text=Several")
+    page.get_by_label("Choose all runs of the list").check()
+    expect(page.locator(".bulk")).to_contain_text("3 runs chosen")
+    refusal = {"code": "store_busy", "title": "Busy", "detail": "The database is busy."}
+    page.route(f"**/api/runs/{runs[1]}/abort", lambda route: route.fulfill(status=503, json=refusal))
+    page.get_by_role("button", name="Abort 3…").press("Enter")
+    dialog = page.get_by_role("dialog")
+
+    dialog.get_by_role("button", name="Abort 3 runs").press("Enter")
+
+    expect(dialog.get_by_role("alert")).to_contain_text("Abort was refused for 1 of 3 runs; it is done for the others.")
+    expect(dialog.get_by_role("listitem").filter(has_text="The database is busy.")).to_contain_text("Several 1")
+    for run_id in (runs[0], runs[2]):
+        served.wait_for(run_id, "cancelled")
+    expect(page.locator(".bulk")).to_contain_text("1 run chosen")
+    page.unroute(f"**/api/runs/{runs[1]}/abort")
+    dialog.get_by_role("button", name="Abort 3 runs").press("Enter")  # once more does nothing twice
+    expect(dialog).to_have_count(0)
+    served.wait_for(runs[1], "cancelled")
+    expect(page.locator(".bulk")).to_be_empty()
+    assert page.evaluate("window.hurt") is None
+
+
+def test_filters_are_named_and_taken_away_one_by_one(listed: Served, open_page: OpenPage) -> None:
+    page = open_page(listed, "/?person=ana&since=2026-02-01T10:30:15Z&repo=till")
+    held = page.get_by_role("group", name="Filters that hold")
+    expect(held.get_by_role("button")).to_have_text(
+        [re.compile("repository till"), re.compile("started by ana"), re.compile(r"since 1 Feb.*\d:30:15")]
+    )
+    held.get_by_role("button", name="Take away: since").press("Enter")
+    expect(page).not_to_have_url(re.compile("since"))
+    expect(page.locator(".runs tbody tr:not(.spacer)")).to_have_count(3)
+    page.goto(f"{listed.url}/?text=run-0025")  # as it is copied from elsewhere
+    expect(page.locator(".runs tbody tr:not(.spacer)")).to_have_count(10)
 
 
 def test_a_command_is_found_by_its_name_with_keys_alone(listed: Served, open_page: OpenPage, shoot: Shoot) -> None:

@@ -28,7 +28,7 @@ def client(served: Served) -> Iterator[httpx.Client]:
     [
         ("/", "text/html"),
         ("/js/main.js", "text/javascript"),
-        ("/css/base.css", "text/css"),
+        ("/styles.css", "text/css"),
         ("/icon.svg", "image/svg+xml"),
     ],
 )
@@ -66,11 +66,27 @@ def test_markup_is_never_made_from_text() -> None:
 
 
 def test_all_files_together_are_small(client: httpx.Client) -> None:
-    paths = [path.relative_to(WEB).as_posix() for path in WEB.rglob("*") if path.is_file()]
-    sizes = {path: _count_sent_bytes(client, "/" if path == "index.html" else f"/{path}") for path in paths}
+    paths = [path.relative_to(WEB).as_posix() for path in WEB.rglob("*") if path.is_file() and path.suffix != ".css"]
+    addresses = {"/" if path == "index.html" else f"/{path}" for path in paths} | {"/styles.css"}
+    sizes = {address: _count_sent_bytes(client, address) for address in addresses}
 
     assert sizes
     assert sum(sizes.values()) < MAX_BYTES, sorted(sizes.items(), key=lambda each: -each[1])[:10]
+
+
+def test_styles_are_one_file_with_every_rule(client: httpx.Client) -> None:
+    sent = client.get("/styles.css").text
+
+    assert "/*" not in sent
+    names = sorted(path.stem for path in (WEB / "css").glob("*.css"))
+    assert names == sorted(pages._STYLES)
+    assert [sent.count(end) for end in "{}"] == [
+        sum(
+            re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL).count(end)
+            for path in (WEB / "css").glob("*.css")
+        )
+        for end in "{}"
+    ]
 
 
 @pytest.mark.parametrize(("tab", "view"), [("", ".outcome-parts"), ("/timeline", ".tl-drawing .seg")])
@@ -108,9 +124,13 @@ def test_scripts_are_sent_without_their_comments_and_with_the_same_lines(client:
     for path in WEB.rglob("*.js"):
         own = path.read_text().split("\n")
         sent = client.get(f"/{path.relative_to(WEB).as_posix()}").text.split("\n")
-        assert sent == ["" if line.strip().startswith("//") else line for line in own]
-        # So no text of a template may have such a line.
-        assert not re.search(r"^[ \t]*//", "\n".join(re.findall(r"`[^`]*`", path.read_text())), re.MULTILINE), path
+        for line, sent_line in zip(own, sent, strict=True):
+            cut = line.lstrip().removeprefix(sent_line).lstrip()
+            assert line.lstrip().startswith(sent_line), (path, line)
+            assert not cut or cut.startswith("//"), (path, line)
+        # So no text of a template may have such a line or end.
+        texts = re.findall(r"""//\s.*|"(?:[^"\\\n]|\\.)*"|(`[^`]*`)""", path.read_text())
+        assert not re.search(r"(^|\s)// ", "\n".join(texts), re.MULTILINE), path
 
 
 def test_long_answers_are_compressed_and_event_streams_are_not(served: Served) -> None:

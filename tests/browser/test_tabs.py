@@ -17,7 +17,7 @@ PER_MINUTE = 30
 @pytest.fixture(scope="module")
 def streaming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server whose models write one answer for as long as the tests take."""
-    server = Served(tmp_path_factory.mktemp("streaming")).start(delay_s=120)
+    server = Served(tmp_path_factory.mktemp("streaming")).start(delay_s=480)
     yield server
     server.kill()
 

@@ -18,7 +18,9 @@ def test_a_command_is_shown_as_it_runs_allowed_for_its_kind_and_edited(
 
     expect(card).to_contain_text("$ git push origin main")
     expect(card).to_contain_text("Asked because")
-    expect(card).to_contain_text("Nobody is asked again in this run about commands that begin with 'git push'.")
+    expect(card).to_contain_text(
+        "Nobody is asked again in this run about commands that begin with 'git push', with no other options."
+    )
     expect(card.locator(".pairs")).to_contain_text(run_id)  # the folder is the run's own
     for width in (390, 1024, 1440):
         page.set_viewport_size({"width": width, "height": 900})

@@ -51,7 +51,7 @@ def test_an_answer_that_broke_off_stands_once(served: Served, open_page: OpenPag
     said = page.locator(".e-message .said").all_inner_texts()
 
     assert [text.count("First I look around.") for text in said if "First I look" in text] == [1, 1]  # of two phases
-    expect(page.locator(".e-note").filter(has_text="tried again")).not_to_have_count(0)
+    expect(page.locator(".e-message .said").filter(has_text="1 attempt failed:")).not_to_have_count(0)
 
 
 def test_the_row_that_is_marked_is_the_one_that_opens(served: Served, open_page: OpenPage) -> None:
@@ -152,6 +152,14 @@ def test_the_link_of_an_event_shows_its_row(served: Served, troubled: str, open_
             return row.top >= frame.top && row.bottom <= frame.bottom;
         }"""
     )
+
+    # With keys one goes on to read an event, and back to its row.
+    page.locator("tr.selected + tr a").press("Enter")
+    detail = page.get_by_role("region", name=f"Event {run['seq'] // 2 + 1}", exact=True)
+    expect(detail).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(row.locator("a")).to_be_focused()
+    expect(row.locator("a")).to_have_text(f"{run['seq'] // 2 + 1}")
 
 
 def test_wide_tables_can_be_reached_with_the_keyboard(served: Served, troubled: str, open_page: OpenPage) -> None:

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { filterRows, rowFilter, unfoldRows } from "../../src/holdfast/web/js/model/trace.js";
 import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
 import { describeCall, describeFlow, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
+import { readComments, withComment } from "../../src/holdfast/web/js/model/line-comments.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
 import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
 import { RunList } from "../../src/holdfast/web/js/model/run-list.js";
@@ -14,6 +16,8 @@ test("control and direction characters become visible, colours go", () => {
   assert.equal(showable("plain \n\ttext"), "plain \n\ttext");
   assert.equal(showable("\x1b[31mred\x1b[0m \x07 \u202eabc"), "red \u2407 ⟨U+202E⟩abc");
   assert.equal(showable("a\r\nb"), "a\nb");
+  assert.equal(showable("ad\u200bmin so\u00adft \u2060\u{e0041}"), "ad⟨U+200B⟩min so⟨U+00AD⟩ft ⟨U+2060⟩⟨U+E0041⟩");
+  assert.equal(showable("👩‍💻 نمی‌خواهم"), "👩‍💻 نمی‌خواهم"); // joiners are a part of words and pictures
 });
 
 test("quantities are said as people say them", () => {
@@ -128,17 +132,86 @@ test("the outcome of a call is read from its result", () => {
   assert.deepEqual(results.map(outcomeOf), ["denied", "failed", "exit 3", "exit 1", "", "", ""]);
 });
 
+const answered = (...calls) => ({ value: { $mr: { result: [{ $msg: ["AIMessage", { content: "", tool_calls: calls }] }] } } });
+
+test("what a subagent does stands inside the call that began it, with its name, while it works too", () => {
+  const activity = new Activity();
+  const lane = "plan/1/turn1";
+  const task = `${lane}/m0.t1`;
+  const args = { description: "Read it", subagent_type: "reader" };
+  const at = (seq, kind, lane_id, payload) => activity.add({ seq, ts: seq, kind, lane_id, payload });
+  at(1, "model.request", lane, { key: `${lane}/m0` });
+  at(2, "model.response", lane, { key: `${lane}/m0`, result: answered({ name: "ls" }, { name: "task", args }) });
+  at(3, "model.request", task, { key: `${task}/m0` });
+  at(4, "model.response", task, { key: `${task}/m0`, result: answered({ name: "task", args: { subagent_type: "inner" } }) });
+  at(5, "text.delta", `${task}/m0.t0`, { key: `${task}/m0.t0/m0`, text: "Deep" });
+
+  const [silent, agent] = activity.entries;
+  assert.equal(silent.isSilent, true);
+  assert.deepEqual([agent.type, agent.state, agent.args, agent.entries.length], ["agent", "open", args, 2]);
+  assert.deepEqual([agent.entries[1].args.subagent_type, agent.entries[1].entries[0].text], ["inner", "Deep"]);
+  const { version } = agent;
+
+  at(6, "text.delta", `${task}/m0.t0`, { key: `${task}/m0.t0/m0`, text: "er" });
+  assert.ok(agent.version > version);
+  at(7, "tool.result", lane, { key: task, tool: "task", args, result: { took_s: 2, value: "read" } });
+  assert.deepEqual([agent.type, agent.state, agent.took, agent.output], ["agent", "done", 2, "read"]);
+  at(8, "run.failed", "main", {});
+  assert.equal(agent.entries[1].state, "cut");
+  assert.deepEqual(activity.entries.map((entry) => entry.type), ["message", "agent", "note"]);
+});
+
+test("tries that failed stand with the answer, a call that is made again where the run went on", () => {
+  const activity = new Activity();
+  const at = (seq, kind, payload) => activity.add({ seq, ts: seq, kind, lane_id: "plan/1/turn1", payload });
+  at(1, "model.request", { key: "k" });
+  at(2, "model.error", { key: "k", error: { message: "429" }, retry_at: 3 });
+  at(3, "run.resumed", { after: "running" });
+  at(4, "tool.unknown", { key: "plan/1/turn1", resolution: "rerun" });
+  at(5, "model.request", { key: "k" });
+  at(6, "model.request", { key: "k" });
+  at(7, "run.cancelled", {});
+
+  assert.deepEqual(activity.entries.map((entry) => [entry.type, entry.state, entry.failures]), [["note", undefined, undefined], ["message", "cut", ["429"]], ["note", undefined, undefined]]);
+});
+
+test("every kind of event can be told, whatever it holds", (t) => {
+  const reported = t.mock.method(console, "error", () => {});
+  const kinds = "run.created run.started run.paused run.completed run.failed run.cancelled run.cancel.requested run.changed phase.started phase.completed phase.failed phase.reopened artifact.accepted artifact.rejected human.approval.requested human.approval.received human.approval.first budget.exhausted budget.raised agent.error model.request model.response model.error run.error text.delta message.received step.completed reasoning.summary tool.started tool.result tool.error run.resumed tool.unknown".split(" ");
+  const payloads = [undefined, {}, { reason: "approval" }, { error: 5, key: 7, result: "x", show: { tool: "t" }, args: null, images: 3 }, { result: { value: { $msg: [1] } }, key: "a/m0", args: 4 }];
+  const activity = new Activity();
+  let seq = 0;
+  for (const kind of kinds) for (const payload of payloads) activity.add({ seq: ++seq, ts: seq, kind, lane_id: seq % 2 ? "p/1/turn1/m0.t0" : null, payload });
+
+  assert.deepEqual(reported.mock.calls.map((call) => call.arguments[0].stack), []);
+  assert.ok(activity.entries.length > 10);
+});
+
 test("only a crash is an alarm", () => {
   const tonesAfter = (after, resolution) => {
     const activity = new Activity();
     activity.add({ seq: 1, ts: 1, kind: "run.resumed", lane_id: "main", payload: { after } });
-    activity.add({ seq: 2, ts: 2, kind: "tool.unknown", lane_id: "plan/1", payload: { key: "plan/1/turn1", resolution } });
+    activity.add({ seq: 2, ts: 2, kind: "tool.unknown", lane_id: "plan/1", payload: { key: "plan/1/turn1/m0", resolution } });
     return activity.entries.map((entry) => entry.tone);
   };
 
   assert.deepEqual(tonesAfter("paused", "rerun"), ["idle"]);
   assert.deepEqual(tonesAfter("running", "reattached"), ["idle", "idle"]);
   assert.deepEqual(tonesAfter("running", "ask"), ["idle", "waiting"]);
+});
+
+test("calls of a subagent are folded, and found ones stand under what they are inside of", () => {
+  const step = (key, depth, label = key) => ({ type: "step", key, depth, label, bars: [{ type: "tool", look: "done" }] });
+  const rows = [{ type: "phase", key: "p" }, step("a", 0), step("a1", 1), step("a2", 2, "found"), step("a3", 1), step("b", 0), { type: "phase", key: "q" }, step("c", 0)];
+  const keys = (found) => found.map((row) => row.key).join(" ");
+
+  assert.equal(keys(unfoldRows(rows, new Set(["a"]))), "p a b q c");
+  assert.equal(keys(unfoldRows(rows, new Set(["a1"]))), "p a a1 a3 b q c");
+  const textOf = (row) => row.label;
+  assert.equal(keys(filterRows(rows, rowFilter({ text: "Found ", textOf }))), "p a a1 a2");
+  assert.equal(keys(filterRows(rows, rowFilter({ text: "b", textOf }))), "p b");
+  assert.equal(keys(filterRows(rows, rowFilter({ only: "models", text: "", textOf }))), "");
+  assert.equal(rowFilter({ only: "", text: " ", textOf }), null);
 });
 
 test("markdown is blocks of text and never more than text", () => {
@@ -179,7 +252,22 @@ test("a flow's run is told from what the server knows of it", () => {
   const step = { key: "g1.2/charge", lane: "g1.2", type: "step", attempts: 2, result: null, wake_at: null };
   const times = { started_at: "2026-11-18T00:00:00Z", ended_at: "2026-11-18T00:00:02Z", retry_at: null };
   const failed = toStepRow({ ...step, ...times, state: "failed", error: { type: "builtins.OSError", message: "gone" } });
-  assert.deepEqual([failed.depth, failed.value, failed.isFailed, failed.took], [1, "OSError: gone", true, "2.0 s"]);
+  assert.deepEqual([failed.depth, failed.value, failed.tone, failed.took], [1, "OSError: gone", "bad", "2.0 s"]);
   const retried = toStepRow({ ...step, ...times, state: "waiting", ended_at: null, retry_at: "2026-11-18T00:01:00Z", error: null });
   assert.deepEqual([retried.state, retried.nextAt, retried.took], ["to be retried", "2026-11-18T00:01:00Z", ""]);
+  const run = { state: "failed", created_at: "2026-11-18T00:00:00Z", ended_at: "2026-11-18T00:00:04Z" };
+  const open = { ...step, ...times, ended_at: null, state: "open", error: null };
+  assert.deepEqual([toStepRow(open, run), toStepRow({ ...open, error: { type: "E", message: "x" } }, run)].map(({ state }) => state), ["not ended", "failed"]);
+  assert.deepEqual(toStepRow({ ...open, ...times }, run).span, { left: 0, width: 50 });
+});
+
+test("comments on lines are a part of the text, which may say more", () => {
+	const first = withComment("Good so far.", "a b/c.py:7", "Name it.\n\nAnd test it.\n");
+	assert.equal(first, "Good so far.\na b/c.py:7: Name it.\n  \n  And test it.\n");
+	const both = withComment(first, "c.py:1 before", "Why?");
+	assert.deepEqual([...readComments(both)], [["a b/c.py:7", "Name it.\n\nAnd test it."], ["c.py:1 before", "Why?"]]);
+	assert.equal(withComment(both, "a b/c.py:7", "Fine."), "Good so far.\na b/c.py:7: Fine.\nc.py:1 before: Why?\n");
+	assert.equal(withComment(withComment("", "a:1", "x"), "a:1", " "), "");
+	assert.equal(withComment("Good.\n\nMore.", "a:1", ""), "Good.\n\nMore.\n");
+	assert.deepEqual([...readComments("No comment: at 10:30 it was late.\nAt 10:30: late.")], [["At 10:30", "late."]]);
 });

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 _AROUND = 3
 _MOST_CELLS = 4_000_000  # beyond this a comparison takes too long; the middle is visible as replaced
@@ -43,16 +44,13 @@ class FileDiff:
     added: int = 0
     removed: int = 0
     is_binary: bool = False
+    is_own: bool = False
+    """Whether the file is one of holdfast's own, such as an artifact, and not a part of the user's project."""
     lines: list[DiffLine] = field(default_factory=list)
 
-    @property
-    def is_own(self) -> bool:
-        """Whether the file is one of holdfast's own, such as an artifact, and not a part of the user's project."""
-        return self.path.startswith(".holdfast/")
 
-
-def parse_patch(patch: str) -> list[FileDiff]:
-    """Return the files of a git patch, those of the engine last."""
+def parse_patch(patch: str, own: Sequence[str] = ()) -> list[FileDiff]:
+    """Return the files of a git patch; those of the engine last: of its folder, or by a glob of `own`."""
     files: list[FileDiff] = []
     a = b = left_a = left_b = 0
     for line in patch.split("\n"):
@@ -77,6 +75,8 @@ def parse_patch(patch: str) -> list[FileDiff]:
                 files[-1].lines.append(DiffLine("gap", f"⋯ {hunk.group(5)}"))
         elif files:
             _take_header(files[-1], line)
+    for file in files:
+        file.is_own = file.path.startswith(".holdfast/") or any(fnmatchcase(file.path, each) for each in own)
     return sorted(files, key=lambda file: file.is_own)
 
 

@@ -44,6 +44,8 @@ class FlowQuestion:
     """Of what is shown: an answer can name what it is about."""
     answer: Mapping[str, Any] | None = None
     answered_at: float | None = None
+    deadline_at: float | None = None
+    """Until when it can be answered, if not for ever."""
 
 
 @dataclass
@@ -74,7 +76,7 @@ def view_flow(run_id: str, events: Iterable[Event]) -> FlowView:
     view = FlowView(run_id, str(created.get("flow") or ""), str(records.status))
     view.args, view.kwargs = created.get("args", []), created.get("kwargs", {})
     view.tags = created.get("tags") or {}
-    times: dict[str, list[float]] = {}
+    spans: dict[str, _Span] = {}
     questions = Questions()
     for event in events:
         if event.kind == EventKind.RUN_CREATED:
@@ -82,14 +84,14 @@ def view_flow(run_id: str, events: Iterable[Event]) -> FlowView:
         elif event.is_terminal:
             view.ended_at = event.ts
         if isinstance(key := event.payload.get("key"), str):
-            times.setdefault(key, []).append(event.ts)
+            spans.setdefault(key, _Span()).add(event)
             questions.add(event)
     if records.status is RunStatus.COMPLETED:
         view.result = records.end.get("result")
     elif records.status is RunStatus.FAILED:
         view.error = records.end.get("error")
     view.steps = [
-        _to_step(record, times.get(record.key, []))
+        _to_step(record, spans.get(record.key, _Span()), is_passed=_is_passed(record, records))
         for record in sorted(records.by_key.values(), key=lambda record: record.first_seq)
     ]
     view.answered = questions.answered
@@ -111,7 +113,10 @@ class Questions:
         if event.kind == EventKind.HUMAN_APPROVAL_REQUESTED:
             about = "outcome" if event.payload.get("about") == "outcome" else "approval"
             show = event.payload.get("show")
-            self._open[about, key] = FlowQuestion(key, about, show, event.ts, fingerprint_of(show=show)["show"])
+            question = FlowQuestion(key, about, show, event.ts, fingerprint_of(show=show)["show"])
+            if isinstance(wake_at := event.payload.get("wake_at"), int | float):
+                question.deadline_at = wake_at
+            self._open[about, key] = question
         elif event.kind == EventKind.HUMAN_APPROVAL_RECEIVED:
             # An approval and a step may have the same key; the answer is for the one that waits.
             place = next((each for each in (("approval", key), ("outcome", key)) if each in self._open), None)
@@ -138,19 +143,50 @@ def _to_wire_value(name: str, value: Any) -> Any:
     return value
 
 
-def _to_step(record: Record, times: list[float]) -> FlowStep:
-    state = str(record.state)
+class _Span:
+    """From when to when something was done the last time, by the events that name it."""
+
+    def __init__(self) -> None:
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
+        self._has_begun = False
+
+    def add(self, event: Event) -> None:
+        took_s = event.payload.get("took_s", 0)
+        if event.kind.endswith(_BEGINNINGS):
+            self.started_at, self._has_begun = event.ts, True
+            return
+        if not self._has_begun:  # nothing is written before most calls
+            self.started_at = event.ts - took_s if isinstance(took_s, int | float) else event.ts
+        self.ended_at, self._has_begun = event.ts, False
+
+
+_BEGINNINGS = (".started", ".opened", ".requested")
+
+
+def _is_passed(record: Record, records: Records) -> bool:
+    """Tell whether the flow has gone on behind what a record is of."""
+    return records.lanes[record.lane_id][-1] is not record or records.status is RunStatus.COMPLETED
+
+
+def _to_step(record: Record, span: _Span, *, is_passed: bool) -> FlowStep:
+    state, ended_at = str(record.state), None
     if record.type == "approval" or record.has_question:
         state = "waiting" if record.answer is None else str(record.answer.get("action") or "answered")
-    is_ended = record.state in (StepState.COMPLETED, StepState.FAILED) or record.answer is not None
+    elif record.state is StepState.OPEN and record.error:
+        state = StepState.FAILED.value  # the run's next try makes it again
+    if state == StepState.FAILED or record.state is StepState.COMPLETED or record.answer is not None:
+        ended_at = span.ended_at
+    elif record.type == "timer" and is_passed:  # its end is no event
+        state, ended_at = StepState.COMPLETED.value, record.wake_at or None
     return FlowStep(
         record.key,
         record.lane_id,
         record.type,
         state,
         attempts=max(record.attempt, 1),
-        started_at=times[0] if times else None,
-        ended_at=times[-1] if times and is_ended else None,
+        started_at=span.started_at,
+        ended_at=ended_at,
         retry_at=record.retry_at or None,
         wake_at=record.wake_at or None,
         result=record.result if record.type != "approval" else None,

@@ -68,6 +68,15 @@ def duration(seconds: float | None) -> str:
     return f"{whole // size} {unit}{rest}"
 
 
+def compact(number: int) -> str:
+    """Write a count in a few characters: `820`, `12.1k`, `1.2M`."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if number >= size * 0.9995:
+            value = number / size
+            return f"{value:.0f}{unit}" if value >= 100 else f"{value:.1f}".removesuffix(".0") + unit
+    return str(number)
+
+
 def moment(text: str) -> str:
     """Write a stored time, which is ISO 8601 in UTC, to the minute: `2026-11-17 02:38 UTC`."""
     return f"{text[:16].replace('T', ' ')} UTC"

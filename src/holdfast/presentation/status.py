@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.enums import TERMINAL_STATES, PauseReason, Role, RunPhaseState, RunStatus
-from holdfast.presentation.format import duration, plural, quoted, sentence_case
+from holdfast.presentation.format import duration, moment, plural, quoted, sentence_case
 from holdfast.presentation.verdict import describe_merge, find_verdict
+from holdfast.runtime.run_fold.call_line import ask_about_call
 from holdfast.runtime.run_fold.payload_text import error_text, first_line
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ PAUSES: Mapping[str, Pause] = {
         "The agent made no progress: go on?",
     ),
     PauseReason.PROVIDER: Pause(
-        "The model's provider does not answer",
+        "The model's provider refused or did not answer",
         "Provider",
-        "The model's provider does not answer. Nothing is lost; resume it when that is put right.",
-        "The model's provider does not answer: go on?",
+        "The model's provider refused or did not answer. Nothing is lost; resume it when that is put right.",
+        "The model's provider refused or did not answer: go on?",
     ),
     PauseReason.MESSAGE: Pause("Waits for a message", "Your turn", "It waits for what you say next."),
 }
@@ -159,6 +160,8 @@ def describe_in_list(run: RunFacts) -> str:
         case RunStatus.PAUSED:
             where = (run.phases_in(RunPhaseState.AWAITING_APPROVAL) or open_phases)[:1]
             line = find_pause(run.pause_reason).line
+            if run.pause_reason == PauseReason.PROVIDER:
+                line = first_line(error_text(run.error)) or line
             return f"{line} · {where[0].key}" if where else line
     if run.waiting_for:
         return run.waiting_for
@@ -249,12 +252,11 @@ def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
         [question.phase_key] if question else [phase.key for phase in run.phases_in(RunPhaseState.AWAITING_APPROVAL)]
     )
     of_phase = f" of “{waiting[0]}”" if waiting else ""
-    is_tool = question is not None and question.about == "tool"
     exhausted = trace.money.exhausted if trace else ""
     stalled, by = (trace.progress.stalled, trace.progress.paused_by) if trace else ("", "")
     texts: dict[str, str] = {
-        PauseReason.APPROVAL: f"Waiting for a person: {_may_call(question)}"
-        if is_tool
+        PauseReason.APPROVAL: f"Waiting for a person: m{ask_about_call(question.details)[1:]}"
+        if question is not None and question.about == "tool"
         else f"Waiting for approval{of_phase}.",
         PauseReason.BUDGET: exhausted,
         PauseReason.PERSON: f"Paused by {by}. Resume it to go on." if by else "",
@@ -263,10 +265,6 @@ def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
     }
     text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
     return StatusLine("waiting", text, question.requested_at if question else run.updated_at)
-
-
-def _may_call(question: OpenApproval | None) -> str:
-    return f"may the agent call {question.details.get('tool') if question else ''}?"
 
 
 def took_s(run: RunFacts) -> float | None:
@@ -308,7 +306,7 @@ def _refuse_merge(run: RunFacts) -> str | None:
 def describe_question(question: OpenApproval) -> str:
     match question.about:
         case "tool":
-            return sentence_case(_may_call(question))
+            return ask_about_call(question.details)
         case "outcome":
             return f"What became of a call in “{question.phase_key}”?"
     again = f", attempt {question.attempt}" if question.attempt > 1 else ""
@@ -319,7 +317,7 @@ def explain_question(question: OpenApproval) -> str:
     """Say why a person is asked, as it follows "because"."""
     details = question.details
     if question.about == "outcome":
-        return "its process died during the call, and nothing was recorded of its outcome"
+        return f"its process died during the call{_describe_start(details)}, and nothing was recorded of its outcome"
     if question.about == "tool":
         policy = details.get("policy")
         policy = policy if isinstance(policy, dict) else {}
@@ -328,6 +326,15 @@ def explain_question(question: OpenApproval) -> str:
     return str(
         details.get("reason") or (f"the phase has risk {question.risk}" if question.risk else "the workflow says so")
     )
+
+
+def _describe_start(details: Mapping[str, Any]) -> str:
+    """Say on which machine a command was begun, and when: it may still be at work there."""
+    place = details.get("place")
+    if not isinstance(place, dict) or not place.get("host") or not isinstance(place.get("at"), int | float):
+        return ""
+    at = datetime.fromtimestamp(place["at"], UTC).isoformat()
+    return f", begun on {place['host']} at {moment(at)}"
 
 
 COMMAND_TOOLS = ("execute", "agent")
@@ -339,7 +346,7 @@ def list_question_facts(question: OpenApproval) -> list[str]:
     details = question.details
     files = details.get("files")
     count = len(files) if isinstance(files, list) else 0
-    changed = f"{plural(count, 'file')} changed, +{details.get('added') or 0} −{details.get('removed') or 0}"
+    changed = f"{plural(count, 'file')} changed, +{details.get('added') or 0:,} −{details.get('removed') or 0:,}"
     return [
         f"Phase {question.phase_key}, attempt {question.attempt}",
         *([f"Risk {question.risk}"] if question.risk else []),

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from holdfast.presentation.format import describe_sandbox, duration, money, plural
+from holdfast.presentation.format import compact, describe_sandbox, duration, money, plural
 from holdfast.presentation.status import COMMAND_TOOLS, PhaseFacts, RunFacts, find_pause
 from holdfast.presentation.trace import AttemptSpan, AttemptStatus, Milestone, RunTrace, SegmentType
 from holdfast.runtime.run_fold.calls import CallSpan, CallStatus, CallType
@@ -233,7 +233,13 @@ def _summarize_attempt(attempt: AttemptSpan, trace: RunTrace) -> AttemptSummary:
 def _call_rows(phase: str, trace: RunTrace, now: float) -> list[Row]:
     calls = _nest(trace.calls_of(phase))
     still_since = trace.last_ts if trace.progress.is_still else None
-    rows = [replace(_call_row(call, now, still_since=still_since), depth=depth) for call, depth in calls[:MAX_STEPS]]
+    inside = _sum_inside(calls)
+    rows = []
+    for call, depth in calls[:MAX_STEPS]:
+        row = replace(_call_row(call, now, still_since=still_since), depth=depth)
+        if call.key in inside:
+            row = replace(row, has_steps=True, is_open=True, facts=[*row.facts, *inside[call.key]])
+        rows.append(row)
     if len(calls) > MAX_STEPS:
         rows.append(Row(type="rest", key=f"{phase}/rest", label=f"{len(calls) - MAX_STEPS} more: see Activity"))
     return rows
@@ -249,6 +255,8 @@ def _nest(calls: Sequence[CallSpan]) -> list[tuple[CallSpan, int]]:
         while lane and lane not in by_key:
             lane = lane.rpartition("/")[0]
         inside.setdefault(lane if lane != call.key else "", []).append(call)
+    for each in inside.values():
+        each.sort(key=lambda call: call.since)  # one that is recorded when it ends stands where it began
     nested: list[tuple[CallSpan, int]] = []
     pending = [(call, 0) for call in reversed(inside.get("", []))]
     while pending:
@@ -256,6 +264,26 @@ def _nest(calls: Sequence[CallSpan]) -> list[tuple[CallSpan, int]]:
         nested.append((call, depth))
         pending += [(child, depth + 1) for child in reversed(inside.pop(call.key, []))]
     return nested
+
+
+def _sum_inside(nested: Sequence[tuple[CallSpan, int]]) -> dict[str, list[str]]:
+    """Say by the key of each call that began a subagent how many calls that made, and what they cost."""
+    sums: dict[str, list[int]] = {}
+    above: list[str] = []
+    for call, depth in nested:
+        del above[depth:]
+        for key in above:
+            count, micros = sums.get(key, (0, 0))
+            sums[key] = [count + 1, micros + call.micros]
+        above.append(call.key)
+    return {
+        key: [f"{plural(count, 'call')} inside", *([money(micros / 1_000_000)] if micros else [])]
+        for key, (count, micros) in sums.items()
+    }
+
+
+def _describe_tokens(call: CallSpan) -> str:
+    return f"{compact(call.tokens_in)} → {compact(call.tokens_out)}" if call.tokens_in or call.tokens_out else ""
 
 
 def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -> Row:
@@ -273,22 +301,24 @@ def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -
     facts += [plural(call.tries, "try", "tries")] if call.tries > 1 else []
     facts += ["its outcome was unknown after a crash"] if call.is_unknown else []
     # What it did to files can be taken back.
-    facts += [f"undo: holdfast restore RUN --before {call.start_seq}"] if call.tool in COMMAND_TOOLS else []
+    has_run = call.tool in COMMAND_TOOLS and call.outcome != "denied"
+    facts += [f"undo: holdfast restore RUN --before {call.start_seq}"] if has_run else []
     look = "unknown" if call.is_unknown else "denied" if call.outcome == "denied" else state
+    used = f", {call.tokens_in:,} tokens in, {call.tokens_out:,} out" if _describe_tokens(call) else ""
     end = "unknown" if call.is_unknown else "failed" if call.state is CallStatus.FAILED else ""
     kind = CallType.MODEL if call.type is CallType.MODEL else CallType.TOOL
     return Row(
         type="step",
         key=call.key,
         label=call.label,
-        brief=call.brief,
+        brief=call.brief or _describe_tokens(call),
         status=Status(tone, tone, word),
         seconds=0.0 if is_live else took,
         live_since=call.since if is_live else None,
         attempts=call.tries,
         bars=[Bar(kind, call.since, None if is_live else until, look, f"{call.label}, {word}")],
         ends=[End(call.since if call.until is None else call.until, end)] if end else [],
-        told=f"{call.label}: {word}, {duration(took)}",
+        told=f"{call.label}: {word}, {duration(took)}{used}",
         facts=facts,
         error=call.error,
         start_seq=call.start_seq,

@@ -4,13 +4,13 @@ Rule: an agent wrote the arguments. They are passed on as text; what has not the
 """
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.presentation.status import OpenApproval
-from holdfast.runtime.run_fold.payload_text import brief, first_line
+from holdfast.runtime.run_fold.call_line import describe_line
+from holdfast.runtime.run_fold.payload_text import first_line
 
 _LINE_CHARS = 200
 
@@ -47,20 +47,6 @@ def read_call(question: OpenApproval) -> QuestionedCall | None:
         grant=describe_grant(details) if details.get("kind") else "",
         can_edit=question.about == "tool" and details.get("is_whole") is True,
     )
-
-
-def describe_line(details: Mapping[str, Any]) -> str:
-    """Write a call as one line: `$ git push origin main`, or the tool with what says most about it."""
-    args = details.get("args") or {}
-    tool = str(details.get("tool") or details.get("key") or "")
-    command = args.get("command") if isinstance(args, Mapping) else None
-    argv = args.get("argv") if isinstance(args, Mapping) else None
-    argv = argv or details.get("argv")
-    if isinstance(argv, list):
-        command = shlex.join(map(str, argv))
-    if isinstance(command, str):
-        return f"$ {first_line(command, _LINE_CHARS)}"
-    return f"{tool} {brief(args)}".strip()
 
 
 def describe_grant(details: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 Rule: it takes any order a journal can hold, any kind it does not know and any payload, and an event only once.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +17,8 @@ from holdfast.runtime.run_fold.money import RunMoney
 from holdfast.runtime.run_fold.payload_text import error_text
 from holdfast.runtime.run_fold.progress import RunProgress
 from holdfast.runtime.run_fold.todo_log import TodoLog
+
+_TURN = re.compile(r"/turn\d+$")
 
 
 class SegmentType(StrEnum):
@@ -173,8 +176,10 @@ class AttemptLog(EventFold):
 
     def _note_unknown(self, event: Event) -> None:
         resolution = to_text(event.payload.get("resolution")) or "asked"
-        # A turn that a person was waited for in has no outcome either, and a command that went on by itself has one.
-        if not self._is_after_crash or resolution == "reattached":
+        # A turn is no call, a call that a person was waited for in has no outcome either, and a command that went on by
+        # itself has one.
+        is_turn = _TURN.search(to_text(event.payload.get("key"))) is not None
+        if not self._is_after_crash or resolution == "reattached" or is_turn:
             return
         self._add_milestone(event.ts, MilestoneType.UNKNOWN, f"Outcome unknown: {resolution}")
 

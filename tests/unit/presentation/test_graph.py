@@ -147,6 +147,19 @@ def test_a_patch_is_taken_apart_also_where_its_lines_look_like_headers() -> None
     assert re.sub(r"\s", "", "".join(line.text for line in files[3].lines)) == "one"
 
 
+def test_files_that_fit_a_glob_are_the_engines_own_and_come_last() -> None:
+    def added(path: str) -> str:
+        return f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n"
+
+    files = parse_patch(added("change.json") + added("docs/change.json") + added("z.py"), ["change.json"])
+
+    assert [(file.path, file.is_own) for file in files] == [
+        ("docs/change.json", False),
+        ("z.py", False),
+        ("change.json", True),
+    ]
+
+
 def test_titles_are_wrapped_and_cut() -> None:
     assert wrap("Write the specification", 14) == ["Write the", "specification"]
     assert wrap("Review", 14) == ["Review"]

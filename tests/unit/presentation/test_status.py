@@ -118,7 +118,12 @@ def test_each_answer_says_what_it_will_cause() -> None:
 def test_a_question_is_asked_in_words() -> None:
     assert describe_question(QUESTION) == "Approve “plan”, attempt 2?"
     assert describe_question(replace(QUESTION, title="Plan the work", attempt=1)) == "Approve “Plan the work”?"
-    assert describe_question(replace(QUESTION, about="tool", details={"tool": "rm"})) == "May the agent call rm?"
+    assert describe_question(replace(QUESTION, about="tool", details={"tool": "rm"})) == "May the agent call “rm”?"
+    push = {"tool": "execute", "args": {"command": "git push origin main"}}
+    assert (
+        describe_question(replace(QUESTION, about="tool", details=push))
+        == "May the agent run “$ git push origin main”?"
+    )
     assert describe_question(replace(QUESTION, about="outcome")) == "What became of a call in “plan”?"
     details: dict[str, Any] = {"files": ["a"], "added": 3, "removed": 1}
     assert list_question_facts(replace(QUESTION, risk="high", details=details)) == [

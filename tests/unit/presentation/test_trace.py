@@ -236,20 +236,21 @@ def test_a_phase_says_what_contains_its_commands_and_a_command_how_to_undo_it() 
 
 
 def test_only_a_crash_makes_an_outcome_unknown() -> None:
-    def marks(after: str, resolution: str) -> list[str]:
+    def marks(after: str, resolution: str, key: str = "plan/1/turn1/m0") -> list[str]:
         known = fold_trace(
             (0, "run.created", "main", {}),
             (1, "phase.started", "plan/1", {}),
             (2, "human.approval.requested", "plan/1", {}),
             *([(3.0, "run.paused", "main", {"reason": "approval"})] if after == "paused" else []),
             (5, "run.resumed", "main", {"after": after}),
-            (6, "tool.unknown", "plan/1", {"key": "plan/1/turn1", "resolution": resolution}),
+            (6, "tool.unknown", "plan/1", {"key": key, "resolution": resolution}),
         )
         return [each.type for each in known.milestones if each.type == "unknown"]
 
     assert marks("paused", "rerun") == []
     assert marks("running", "reattached") == []
     assert marks("running", "ask") == ["unknown"]
+    assert marks("running", "rerun", key="plan/1/turn1") == []  # the turn around a call, which is marked itself
 
 
 def test_a_denied_call_is_no_done_one() -> None:
@@ -289,3 +290,67 @@ def test_the_calls_of_a_subagent_stand_under_the_call_that_began_it() -> None:
         ("/m0.t1", 0),
     ]
     assert rows[2].attempts == 2
+
+
+def _answer(*calls: dict[str, Any], **usage: int) -> dict[str, Any]:
+    return {"usage": usage, "value": {"$mr": {"result": [{"$msg": ["AIMessage", {"tool_calls": list(calls)}]}]}}}
+
+
+def test_a_subagent_at_work_stands_with_its_name_before_the_call_that_began_it_is_recorded() -> None:
+    lane, task = "plan/1/turn1", "plan/1/turn1/m0.t1"
+    args = {"description": "Read the README", "subagent_type": "reader"}
+    events = (
+        (1, "phase.started", "plan/1", {}),
+        (2, "model.request", lane, {"key": f"{lane}/m0", "model": "m"}),
+        (3, "model.response", lane, {"key": f"{lane}/m0", "result": _answer({}, {"name": "task", "args": args})}),
+        (4, "model.request", task, {"key": f"{task}/m0", "model": "m"}),
+        (
+            5,
+            "model.response",
+            task,
+            {"key": f"{task}/m0", "result": _answer({"name": "ls"}, input_tokens=12_100, output_tokens=820)},
+        ),
+        (6, "tool.result", task, {"key": f"{task}/m0.t0", "tool": "ls", "result": {}}),
+    )
+    end = (9, "tool.result", lane, {"key": task, "tool": "task", "args": args, "result": {"took_s": 5.5}})
+
+    _, _, live, model, tool = rows_of(fold_trace(*events), now=9, opened={"*"})
+    _, _, done, *inside = rows_of(fold_trace(*events, end), now=9, opened={"*"})
+
+    assert (live.label, live.brief, live.depth, live.has_steps) == ("subagent reader", "Read the README", 0, True)
+    assert live.status is not None
+    assert (live.status.word, live.live_since, list(live.facts)) == ("under way", 4, ["2 calls inside"])
+    assert (model.depth, model.brief, tool.depth) == (1, "12.1k → 820", 1)
+    assert model.told == "m: done, 1.0 s, 12,100 tokens in, 820 out"
+    assert (done.label, done.bars[0].since, done.bars[0].until) == ("subagent reader", 3.5, 9)
+    assert (done.start_seq, done.end_seq) == (7, 7)
+    assert [row.depth for row in inside] == [1, 1]
+
+
+def test_a_subagent_of_which_nothing_else_is_known_stands_as_a_task() -> None:
+    lane = "plan/1/turn1/m0.t0"
+    known = fold_trace(
+        (1, "phase.started", "plan/1", {}),
+        (4, "model.request", f"{lane}/m2.t1", {"key": f"{lane}/m2.t1/m0", "model": "m"}),
+    )
+
+    _, *rows = rows_of(known, now=9, opened={"*"})
+
+    assert [(row.label, row.depth) for row in rows] == [("task", 0), ("m", 1)]
+
+
+def test_calls_stand_in_the_order_in_which_they_began() -> None:
+    known = fold_trace(
+        (1, "phase.started", "plan/1", {}),
+        (3, "tool.started", "plan/1", {"key": "b", "tool": "execute"}),
+        (
+            4,
+            "tool.result",
+            "plan/1",
+            {"key": "a", "tool": "grep", "args": {"path": "/", "pattern": "sum"}, "result": {"took_s": 2}},
+        ),
+    )
+
+    _, *rows = rows_of(known, now=9, opened={"*"})
+
+    assert [(row.key, row.brief) for row in rows] == [("a", "sum"), ("b", "")]

@@ -1,13 +1,14 @@
 // Pure: from values and states to words, tones and shapes.
 
-const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
+// With what has no width, and the letters of no shape in which text can be hidden; joiners are a part of words.
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 const COLOURS = /\u001b\[[0-9;]*m/g;
 
 // Text that can be shown anywhere: colour codes go, other control and direction characters become visible.
 export const showable = (text) => (text.search(CONTROL) === -1 ? text : text.replace(/\r\n/g, "\n").replace(COLOURS, "").replace(CONTROL, toVisible));
 
 function toVisible(character) {
-	const code = character.charCodeAt(0);
+	const code = character.codePointAt(0);
 	if (code < 0x20) return String.fromCharCode(0x2400 + code);
 	return code === 0x7f ? "\u2421" : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
 }
@@ -116,6 +117,13 @@ const PAUSES = { approval: "Waiting for you", budget: "Out of budget", person: "
 export function toStatus(state, pauseReason = null) {
 	const [tone, word] = STATES[state] ?? ["idle", String(state)];
 	return { tone, shape: state === "cancelled" ? "stopped" : tone, word: (state === "paused" && PAUSES[pauseReason]) || word };
+}
+
+// How a run stands; a completed one whose review is not content is not plainly good.
+export function statusOf({ state, pause_reason: pauseReason, verdict }) {
+	const status = toStatus(state, pauseReason);
+	const { tone, text: word } = verdict ?? {};
+	return tone && tone !== "good" ? { tone, shape: tone, word } : status;
 }
 
 const DISC = "M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1z";

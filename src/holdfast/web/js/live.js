@@ -3,7 +3,6 @@ import { getJson, onSignedOut } from "./api.js";
 import { isSeen } from "./model/seen.js";
 import { StreamHub } from "./stream-hub.js";
 
-const FLOWS_EVERY_MS = 10_000;
 const HIDDEN_MS = 5_000; // a page that nobody sees listens to nothing, and reads what it missed when it is seen again
 
 // `since` is null while the page is live, else the time it was last.
@@ -138,9 +137,6 @@ export function startWaiting(onChange) {
 	const look = () => readingInbox.call(250, 4000);
 	const { signal } = forWaiting;
 	listen({ signal, onEvents: (events) => events.some(isTurn) && look(), onJoined: look });
-	// What flows ask is not in the stream of all runs.
-	const timer = setInterval(() => document.hidden || look(), FLOWS_EVERY_MS);
-	signal.addEventListener("abort", () => clearInterval(timer));
 	refreshWaiting();
 }
 

@@ -18,6 +18,7 @@ startRouter({
 	"g f": goTo("Flows", "/flows"),
 	"g w": goTo("Workflows", "/workflows"),
 	"g p": goTo("Personas", "/personas"),
+	"g s": goTo("Schedules", "/schedules"),
 	"g b": goTo("Budget", "/budget"),
 	n: goTo("New run", "/new"),
 	Escape: ["Close", () => closeMenus(null)],

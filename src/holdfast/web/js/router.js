@@ -69,17 +69,27 @@ async function show() {
 		if (mine !== visit) return;
 		setTitle(page.title);
 		main.replaceChildren();
-		current.handle = await page.render(main, context);
+		showMarked();
+		const handle = await page.render(main, context);
+		if (mine !== visit) return handle?.leave?.();
+		current.handle = handle;
 	} catch (error) {
 		if (mine !== visit || error.name === "AbortError") return;
 		const isMissing = /dynamically imported module|importing a module|module script/i.test(error.message);
 		if (!(error instanceof ApiError || isMissing)) console.error(error);
 		fill(main, problemState(isMissing ? new ApiError(OFFLINE) : error, error instanceof ApiError ? () => (leave(), show()) : reload));
 	}
-	if (wasOpen && mine === visit) {
+	// What somebody has gone to while the page was still loading keeps the focus.
+	if (wasOpen && mine === visit && !main.contains(document.activeElement)) {
 		scrollTo(0, 0);
 		(main.querySelector("h1") ?? main).focus({ preventScroll: true });
 	}
+}
+
+// On a phone the pages' names are wider than the window.
+function showMarked() {
+	const marked = document.querySelector(".nav [aria-current]");
+	if (marked) marked.parentElement.scrollLeft = marked.offsetLeft - (marked.parentElement.clientWidth - marked.offsetWidth) / 2;
 }
 
 // A browser never asks again for a module it once failed to get; loading the page anew does, if there is a server.
@@ -100,6 +110,7 @@ function loadAll() {
 function leave() {
 	if (!current) return;
 	keys.own = {};
+	for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // it was about the page that goes
 	current.controller.abort();
 	current.handle?.leave?.();
 	current = null;

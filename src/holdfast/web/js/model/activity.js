@@ -1,10 +1,10 @@
 // Pure: events to a conversation. Pieces of live text stand until the whole answer is there.
-import { errorText, firstLine, money } from "../format.js";
+import { errorText, firstLine, money, toStatus } from "../format.js";
 
 const NOTES = {
 	"run.created": (p) => ["idle", `Run created${by(p.started_by)}`],
 	"run.started": () => ["idle", "Started"],
-	"run.paused": (p) => ["waiting", `Paused: ${p.reason ?? p.waiting ?? ""}`],
+	"run.paused": (p) => p.reason !== "approval" && ["waiting", paused(p)],
 	"run.completed": () => ["good", "Run completed"],
 	"run.failed": (p) => ["bad", `Run failed: ${errorText(p.error)}`],
 	"run.cancelled": (p) => ["idle", `Run aborted${by(p.by)}${said(p.reason)}`],
@@ -15,33 +15,57 @@ const NOTES = {
 	"phase.reopened": (p, e) => ["waiting", `Phase “${laneOf(e).phase}” runs again${said(p.comment)}`],
 	"artifact.accepted": (p) => ["good", `Artifact of “${p.phase}” is valid`],
 	"artifact.rejected": (p) => ["bad", `Artifact of “${p.phase}” is not valid`],
-	"human.approval.requested": (p) => ["waiting", p.show?.tool ? `May the agent call ${p.show.tool}?` : `“${p.phase ?? ""}” waits for approval`],
+	"human.approval.requested": (p) => ["waiting", p.show?.tool ? str(p.show.question) : `“${p.phase ?? ""}” waits for approval`],
 	"human.approval.received": (p) => ["good", `${ANSWERS[p.action] ?? p.action}${by(p.by)}${said(p.comment)}`],
 	"human.approval.first": (p) => ["waiting", `Approved by a first person${by(p.by)}; a second is needed`],
 	"budget.exhausted": (p) => ["waiting", p.message ?? "Budget used up"],
 	"budget.raised": (p) => ["good", `Budget raised by ${money((p.amount_micros ?? 0) / 1e6)}${by(p.by)}`],
 	"agent.error": (p) => ["bad", `Agent: ${errorText(p.error)}`],
-	"model.error": (p) => ["bad", `Model: ${errorText(p.error)}${p.retry_at ? "; tried again" : ""}`],
+	"model.error": (p) => ["bad", `Model: ${errorText(p.error)}`],
 	"run.error": (p) => ["bad", errorText(p.error)],
 };
 const ANSWERS = { approve: "Approved", reject: "Rejected", request_changes: "Changes requested", abort: "Aborted", done: "Told what became of it" };
+const RESOLUTIONS = { rerun: "it is made again", not_done: "it had no effect, and is made again", ask: "a person is asked what became of it", fail: "it counts as failed" };
+const paused = ({ reason, error }) => ["Paused", ...[errorText(error) || toStatus("paused", reason).word.toLowerCase()].filter((word) => !["paused", "waiting"].includes(word))].join(": ");
 const by = (name) => (name ? ` by ${name}` : "");
 const said = (words) => (words ? `: ${words}` : "");
 
 const imageNames = ({ images }) => (Array.isArray(images) ? images.map((each) => str(each?.name)) : []);
 const str = (value) => (typeof value === "string" ? value : "");
 
-// Entries in order: `{ type: "phase" | "message" | "thought" | "tool" | "note", id, seq, ts, … }`; `version` grows when one changes.
+// The lane of the innermost subagent that a lane is of: the key of the call that began it.
+const AGENT_LANE = /^.+\.t\d+(?=\/|$)/;
+const agentLane = (lane) => AGENT_LANE.exec(lane ?? "")?.[0];
+
+// After these nobody works on a call any more that has no answer.
+const STOPS = new Set(["run.paused", "run.completed", "run.failed", "run.cancelled"]);
+
+// Entries in order: `{ type: "phase" | "message" | "person" | "thought" | "tool" | "agent" | "note", id, seq, ts, … }`. What a
+// subagent does is in the `entries` of its own. `version` grows when an entry changes, or one inside it.
 export class Activity {
 	entries = [];
 	#byKey = new Map();
+	#delegations = new Map(); // key → tool call, from the model's answer that asked for it
+	#open = new Set();
 	#isAfterCrash = false;
+	#resumedSeq = 0;
 
+	// An event that cannot be read hides none of the others.
 	add(event) {
+		try {
+			return this.#fold(event);
+		} catch (error) {
+			console.error(error);
+			return null;
+		}
+	}
+
+	#fold(event) {
 		const { kind } = event;
 		const payload = event.payload ?? {};
 		const { result } = payload;
 		const tool = { type: "tool", name: str(payload.tool), args: payload.args };
+		if (STOPS.has(kind)) this.#cut(payload);
 		switch (kind) {
 			case "phase.started": {
 				const { phase, n } = laneOf(event);
@@ -50,7 +74,11 @@ export class Activity {
 			case "text.delta":
 				return this.#live(event, payload);
 			case "model.request":
+				this.#moveOn(event, payload.key);
 				return this.#keyed(event, payload, { type: "message", state: "open", text: "" });
+			case "model.error":
+				if (payload.retry_at && this.#byKey.has(payload.key)) return this.#fail(payload);
+				break;
 			case "model.response":
 				return this.#answer(event, payload);
 			case "message.received":
@@ -72,25 +100,67 @@ export class Activity {
 			case "tool.unknown":
 				return this.#unknown(event, payload);
 		}
-		const [tone, text] = NOTES[kind]?.(payload, event) ?? [];
+		const [tone, text] = NOTES[kind]?.(payload, event) || [];
 		return tone ? this.#push(event, { type: "note", kind, tone, text }) : null;
 	}
 
-	#push({ seq, ts }, entry) {
-		const made = { ...entry, id: seq, seq, ts, version: 1 };
-		this.entries.push(made);
+	#push({ seq, ts, lane_id: lane }, entry) {
+		const parent = this.#agent(agentLane(lane), seq, ts);
+		if (parent?.state === "cut") this.#open.add(Object.assign(parent, { state: "open" }));
+		const made = { ...entry, id: seq, seq, ts, parent, version: 1 };
+		(parent?.entries ?? this.entries).push(made);
+		if (parent) this.#touch(parent);
 		return made;
 	}
 
-	#keyed(event, { key }, facts) {
+	// The entry of a subagent. The call that began it is recorded when it ends, so it is made with its first own event.
+	#agent(key, seq, ts) {
+		if (!key) return null;
 		const known = this.#byKey.get(key);
+		if (known) return Object.assign(known, { type: "agent", entries: known.entries ?? [] });
+		const parent = this.#agent(agentLane(key.slice(0, key.lastIndexOf("/"))), seq, ts);
+		const { name, args } = this.#delegations.get(key) ?? {};
+		const made = { type: "agent", state: "open", name: str(name), args, entries: [], id: key, seq, ts, parent, version: 1 };
+		(parent?.entries ?? this.entries).push(made);
+		this.#byKey.set(key, made);
+		this.#open.add(made);
+		return made;
+	}
+
+	#touch(entry) {
+		for (let each = entry; each; each = each.parent) each.version++;
+		return entry;
+	}
+
+	#keyed(event, { key }, { type, ...facts }) {
+		const known = this.#byKey.get(key);
+		const entry = known ?? this.#push(event, { type, ...facts });
 		if (known) {
 			const updates = Object.entries(facts).filter(([, value]) => value !== undefined && value !== "");
-			return Object.assign(known, Object.fromEntries(updates), { version: known.version + 1 });
+			Object.assign(known, Object.fromEntries(updates));
+			this.#touch(known);
 		}
-		const made = this.#push(event, facts);
-		this.#byKey.set(key, made);
-		return made;
+		this.#byKey.set(key, entry);
+		entry.lastSeq = event.seq;
+		if (entry.state === "open") this.#open.add(entry);
+		else this.#open.delete(entry);
+		return entry;
+	}
+
+	// A subagent that asks a person goes on afterwards.
+	#cut({ reason }) {
+		for (const entry of this.#open) {
+			if (reason === "approval" && entry.type === "agent") continue;
+			this.#open.delete(entry);
+			this.#touch(Object.assign(entry, { state: "cut" }));
+		}
+	}
+
+	// A try that failed and is followed by another belongs to the answer that comes of them.
+	#fail({ key, error }) {
+		const entry = this.#byKey.get(key);
+		(entry.failures ??= []).push(errorText(error));
+		return this.#touch(entry);
 	}
 
 	#live(event, payload) {
@@ -98,8 +168,7 @@ export class Activity {
 		if (entry.state !== "open") return entry; // older journals have its last piece behind the answer
 		if (payload.attempt !== undefined && payload.attempt !== entry.attempt) Object.assign(entry, { attempt: payload.attempt, text: "" });
 		entry.text += str(payload.text);
-		entry.version++;
-		return entry;
+		return this.#touch(entry);
 	}
 
 	// An agent has got these messages; in a conversation a turn begins with them.
@@ -111,25 +180,39 @@ export class Activity {
 		return null;
 	}
 
+	// A call that is made again after a resume stands where that happens.
+	#moveOn({ seq, ts }, key) {
+		const entry = this.#byKey.get(key);
+		if (!entry || entry.seq > this.#resumedSeq || entry.movedSeq > this.#resumedSeq) return;
+		const list = entry.parent?.entries ?? this.entries;
+		Object.assign(entry, { ts, movedSeq: seq });
+		list.push(...list.splice(list.lastIndexOf(entry), 1));
+	}
+
 	// Of a run that neither waited nor was over the process has died.
 	#resume(event, { after }) {
+		this.#resumedSeq = event.seq;
 		this.#isAfterCrash = !["pending", "paused", "failed"].includes(after);
 		const text = this.#isAfterCrash ? "Resumed after its process died: nothing that was done is done again" : "Resumed";
 		return after === "pending" ? null : this.#push(event, { type: "note", tone: "idle", text });
 	}
 
-	// A turn in which a person was waited for has no outcome either: only a crash is told.
-	#unknown(event, { resolution }) {
-		if (!this.#isAfterCrash) return null;
+	// A turn has no outcome either, and is no call; nor has a call in which a person was waited for: only a crash is told.
+	#unknown(event, { key, resolution }) {
+		if (!this.#isAfterCrash || /\/turn\d+$/.test(key)) return null;
 		const hasGoneOn = resolution === "reattached";
-		const text = hasGoneOn ? "A command went on while nobody drove the run" : `A call was in flight when its process died: ${resolution ?? "unknown"}`;
+		const text = hasGoneOn ? "A command went on while nobody drove the run" : `A call was in flight when its process died: ${RESOLUTIONS[resolution] ?? resolution ?? "unknown"}`;
 		return this.#push(event, { type: "note", tone: hasGoneOn ? "idle" : "waiting", text });
 	}
 
 	#answer(event, payload) {
 		const entry = this.#keyed(event, payload, { type: "message", state: "done" });
-		const answer = messagesOf(payload.result).map(contentText).filter(Boolean).join("\n\n");
+		const messages = messagesOf(payload.result);
+		const answer = messages.map(contentText).filter(Boolean).join("\n\n");
 		if (answer) entry.text = answer;
+		const calls = messages.flatMap((message) => (Array.isArray(message.tool_calls) ? message.tool_calls : []));
+		entry.isSilent = !entry.text && calls.length > 0; // its calls say it all
+		calls.forEach((call, index) => call?.name === "task" && this.#delegations.set(`${payload.key}.t${index}`, call));
 		return entry;
 	}
 }
@@ -164,13 +247,13 @@ export function outcomeOf(result) {
 	return message.status === "error" ? "failed" : "";
 }
 
-const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url", "description"];
+const MAIN_ARGUMENTS = ["command", "file_path", "pattern", "path", "query", "url", "description"];
 
 // The first argument that tells something: a path, a command, a pattern.
 export function brief(args) {
 	if (typeof (args ?? "") !== "object") return firstLine(args, 100);
-	const text = MAIN_ARGUMENTS.map((name) => args[name]).find(str) ?? Object.values(args).find((value) => typeof value === "string");
-	return firstLine(text ?? JSON.stringify(args), 100);
+	const text = MAIN_ARGUMENTS.map((name) => args[name]).find(str) ?? Object.values(args).find(str);
+	return firstLine(text ?? Object.entries(args).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "), 100);
 }
 
 // Phase and attempt from "plan/2/turn1", or from what the payload says.

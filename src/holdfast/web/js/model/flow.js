@@ -20,27 +20,40 @@ export function describeCall({ flow, args = [], kwargs = {} }) {
 }
 
 // As Python prints it.
-export const describeFailure = ({ type, message }) => `${String(type).replace(/^builtins\./, "")}: ${message}`;
+const describeFailure = ({ type, message }) => `${String(type).replace(/^builtins\./, "")}: ${message}`;
+
+const STEP_STATES = { completed: ["good", "completed"], failed: ["bad", "failed"], waiting: ["waiting", "waiting"], open: ["busy", "under way"] };
+
+// How a step stands: what is open in a run that is over has failed with it, or was never ended.
+function toStepStatus({ state, error, retry_at: retryAt }, isOver) {
+	if (state === "open" && isOver) return error ? STEP_STATES.failed : ["idle", "not ended"];
+	if (state === "waiting" && retryAt) return ["waiting", "to be retried"];
+	return STEP_STATES[state] ?? ["idle", state];
+}
+
+// Where in the time of its run a step lies, in percent.
+function toSpan({ started_at: start, ended_at: end }, { created_at: from, ended_at: to }, nowMs) {
+	const [first, last] = [toMs(from), toMs(to) ?? nowMs];
+	const at = (ms) => Math.min(100, Math.max(0, (100 * (ms - first)) / Math.max(1, last - first)));
+	const left = start ? at(toMs(start)) : 0;
+	return { left, width: start ? Math.max(1, at(toMs(end) ?? last) - left) : 0 };
+}
 
 // The row of one step: what it is, how it stands, what came of it, and how long that took.
-export function toStepRow(step) {
-	const isFailed = step.error && ["failed", "waiting"].includes(step.state);
+export function toStepRow(step, run = {}, nowMs = Date.now()) {
+	const [tone, state] = toStepStatus(step, OVER.has(run.state));
+	const isFailed = step.error && (tone === "bad" || step.state === "waiting");
 	return {
 		key: step.key,
 		depth: step.lane === "main" ? 0 : step.lane.split("/").length,
 		type: step.type,
-		state: step.state === "waiting" && step.retry_at ? "to be retried" : step.state,
+		tone,
+		state,
+		span: toSpan(step, run, nowMs),
 		value: isFailed ? describeFailure(step.error) : step.result === null ? "" : toText(step.result),
-		isFailed: Boolean(isFailed),
 		attempts: step.attempts,
 		nextAt: step.ended_at ? null : step.wake_at ?? step.retry_at,
 		startedAt: step.started_at,
 		took: step.started_at && step.ended_at ? duration((toMs(step.ended_at) - toMs(step.started_at)) / 1000) : "",
 	};
 }
-
-// The answers there are to a question, each with what it does.
-export const answersTo = (question) =>
-	question.about === "outcome"
-		? [["rerun", "Run it again"], ["reject", "Count it as failed"], ["abort", "Cancel the run"]]
-		: [["approve", "Approve"], ["request_changes", "Request changes"], ["reject", "Reject"], ["abort", "Cancel the run"]];

@@ -9,6 +9,7 @@ export const routes = [
 	{ path: "/talk", name: "talk" },
 	{ path: "/workflows/:workflow?", name: "workflows" },
 	{ path: "/personas/:persona?", name: "personas" },
+	{ path: "/schedules", name: "schedules" },
 	{ path: "/budget", name: "budget" },
 	{ path: "/settings", name: "settings" },
 	{ path: "/health", name: "health" },

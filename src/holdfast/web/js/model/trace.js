@@ -11,20 +11,36 @@ const KINDS = {
 	retried: (row) => row.attempts > 1,
 };
 
-// The rows of calls that fit, under their phases; `textOf(row)` is all that was said in a call, in lower case.
-export function filterRows(rows, { only, text, textOf }) {
-	if (!only && !text) return rows;
+// The rows that are not inside a call that was folded.
+export function unfoldRows(rows, folded) {
+	if (!folded.size) return rows;
+	let hidden = Infinity; // rows deeper than this are inside a folded one
+	return rows.filter((row) => {
+		const depth = row.type === "step" ? row.depth : -1;
+		if (depth > hidden) return false;
+		hidden = folded.has(row.key) ? depth : Infinity;
+		return true;
+	});
+}
+
+// Whether the row of a call fits; `textOf(row)` is all that was said in it, in lower case. Nothing is asked for: null.
+export function rowFilter({ only, text, textOf }) {
 	const query = text.trim().toLowerCase();
-	const fits = (row) => row.type === "step" && (KINDS[only]?.(row) ?? true) && (!query || textOf(row).includes(query));
+	if (!only && !query) return null;
+	return (row) => row.type === "step" && (KINDS[only]?.(row) ?? true) && (!query || textOf(row).includes(query));
+}
+
+// The rows of calls that fit, under their phases and the calls they are inside of.
+export function filterRows(rows, fits) {
 	const found = [];
-	let phase = null;
+	let above = []; // the phase and the calls that a row is inside of, as far as they are not in the list yet
 	for (const row of rows) {
-		if (row.type === "phase") phase = row;
-		else if (fits(row)) {
-			if (phase) found.push(phase);
-			phase = null;
-			found.push(row);
-		}
+		const depth = row.type === "phase" ? -1 : row.depth;
+		above = above.filter((each) => each.depth < depth);
+		above.push({ row, depth });
+		if (!fits(row)) continue;
+		found.push(...above.filter((each) => !each.isFound).map((each) => each.row));
+		for (const each of above) each.isFound = true;
 	}
 	return found;
 }

@@ -1,35 +1,79 @@
-import { flowUrl, getJson, runUrl, send, whyNot, withQuery } from "../api.js";
-import { firstLine } from "../format.js";
-import { h } from "../h.js";
-import { Throttle } from "../live.js";
-import { answersTo, describeCall, describeFailure, describeFlow, OVER, toStepRow, toText } from "../model/flow.js";
-import { ask, button, empty, facts, field, liveContent, mark, note, pageHead, pairs, section, statusMark, table, time } from "../parts/ui.js";
+import { flowUrl, getJson, loadSession, runUrl, send, session, withQuery } from "../api.js";
+import { count, duration, firstLine, toMs, toStatus } from "../format.js";
+import { fill, h } from "../h.js";
+import { isTurn, listen, Throttle } from "../live.js";
+import { describeCall, describeFlow, OVER, toStepRow, toText } from "../model/flow.js";
+import { copyButton } from "../parts/text.js";
+import { ask, button, chip, chips, empty, field, leadOn, liveContent, mark, pageHead, pairs, say, section, shape, statusMark, table, time } from "../parts/ui.js";
+import { setQuery } from "../router.js";
 import { follow } from "../stream.js";
+import { approvalCard } from "./run/approval.js";
 
-const LOOK_EVERY_MS = 5000; // at the list; one run is followed
+const LOOK_EVERY_MS = 60_000; // a flow that begins to wait writes nothing that the stream of all runs tells
+const MOST = 200;
+const STATES = ["running", "paused", "failed", "pending", "completed", "cancelled"];
 
 export const title = "Flows";
 
-export async function render(main, { params: { runId }, query, signal }) {
+export const render = (main, context) => (context.params.runId ? renderRun : renderList)(main, context);
+
+function renderList(main, { query, signal, setKeys }) {
 	const filters = Object.fromEntries(["state", "flow", "tag"].map((name) => [name, query.get(name)]));
-	const path = runId ? `/api${flowUrl(runId)}` : withQuery("/api/flows", { ...filters, limit: 200 });
-	let seq = 0; // up to where the page knows the run
-	const draw = (data) => {
-		seq = data.seq;
-		return runId ? drawRun(data, refresh) : drawList(data.items, query);
+	const load = () => getJson(withQuery("/api/flows", { ...filters, limit: MOST }), signal);
+	const { element, refresh } = liveContent({ signal, load, draw: ({ items }) => drawList(items, filters) });
+	main.append(pageHead(title), filterChips(filters), element);
+	setKeys({ j: ["Next flow", () => moveFocus(element, 1)], k: ["Previous flow", () => moveFocus(element, -1)] });
+	refresh(); // not waited for: the page has the focus at once, and does not take it from a filter later
+	return { leave: followAll(signal, refresh) };
+}
+
+function followAll(signal, refresh) {
+	const refreshing = new Throttle(refresh);
+	const look = () => refreshing.call(300, 4000);
+	listen({ signal, onEvents: (events) => events.some(isTurn) && look(), onJoined: look });
+	const timer = setInterval(() => document.hidden || look(), LOOK_EVERY_MS);
+	return () => (clearInterval(timer), refreshing.stop());
+}
+
+function moveFocus(place, by) {
+	const links = [...place.querySelectorAll("tbody tr td:first-child a")];
+	links[Math.min(links.length - 1, Math.max(0, links.indexOf(document.activeElement) + by))]?.focus();
+}
+
+function filterChips({ state: chosen, flow, tag }) {
+	const one = (state) => {
+		const { shape: shapeName, word, tone } = toStatus(state);
+		const made = chip([shape(shapeName), word], chosen === state, () => setQuery({ state: chosen === state ? "" : state }));
+		made.classList.add(`tone-${tone}`);
+		return made;
 	};
-	const { element, refresh } = liveContent({ signal, load: () => getJson(path, signal), draw });
-	main.append(pageHead(runId ? "Flow" : title), element);
+	const active = Object.entries({ flow, tag }).filter(([, value]) => value);
+	const away = ([name, value]) => h("button.chip", { type: "button", "aria-label": `Take away: ${name} ${value}`, onclick: () => setQuery({ [name]: "" }) }, h("span.clip.foreign", `${name} ${value}`), " ✕");
+	return h("div.filters", chips("Filter by state", chip("All", !chosen, () => setQuery({ state: "" })), STATES.map(one)), active.length > 0 && chips("Filters that hold", active.map(away)));
+}
+
+async function renderRun(main, { params: { runId }, signal, setTitle, setKeys }) {
+	const head = pageHead("Flow");
+	const cards = new Map(); // by the approval's id: what somebody writes in one stays
+	const view = { signal, notice: ({ message }) => say(message), leadOn: () => leadOn(element.querySelector(".approval h2") ?? head.firstChild) };
+	const draw = (run) => {
+		view.run = run;
+		const name = run.flow || "Flow";
+		if (head.textContent !== name) fill(head, h("h1.foreign", { tabindex: "-1" }, name));
+		setTitle(`${name} · ${run.run_id}`);
+		return drawRun(view, cards);
+	};
+	const { element, refresh } = liveContent({ signal, load: () => getJson(`/api${runUrl(runId)}`, signal), draw });
+	view.refresh = refresh;
+	const crumbs = h("nav.crumbs.small", { "aria-label": "Where you are" }, h("a", { href: "/flows" }, title), " › ", h("span.soft.mono.foreign", runId));
+	main.append(crumbs, head, element);
+	setKeys({ a: ["Go to the decision", () => element.querySelector(".approval :is(textarea, button)")?.focus()] });
+	if (!session.isKnown) await loadSession();
 	await refresh();
-	return { leave: runId ? followRun(runId, () => seq, refresh) : lookOften(refresh) };
+	return { leave: followRun(runId, () => view.run?.seq, refresh) };
 }
 
-function lookOften(refresh) {
-	const timer = setInterval(() => document.hidden || refresh(), LOOK_EVERY_MS);
-	return () => clearInterval(timer);
-}
-
-// By its own stream, while the page is seen: a browser allows few connections, and the stream of all runs has no flows.
+// By its own stream, while the page is seen: a browser allows few connections, and the stream of all runs has no steps.
 function followRun(runId, getSeq, refresh) {
 	const refreshing = new Throttle(refresh);
 	let stream = new AbortController();
@@ -55,29 +99,40 @@ function followRun(runId, getSeq, refresh) {
 	};
 }
 
-function drawList(runs, query) {
-	if (!runs.length && ["state", "flow", "tag"].some((name) => query.get(name))) return empty("No flow fits", "There may be runs, but none like this.", h("a.button", { href: "/flows" }, "Show all flows"));
+function drawList(runs, filters) {
+	if (!runs.length && Object.values(filters).some(Boolean)) return empty("No flow fits", "There may be runs, but none like this.", h("a.button", { href: "/flows" }, "Show all flows"));
 	if (!runs.length) return empty("No flows yet", "Runs of durable Python functions in this server's store are listed here.");
 	const row = (run) => [
 		h("a.foreign", { href: flowUrl(run.run_id) }, run.flow || "a flow"),
-		h("span", statusMark(run.state), " ", h("span.soft.foreign", describeFlow(run))),
+		h("span", statusMark(run.state, run.waits_for && "approval"), " ", h("span.soft.foreign", describeFlow(run))),
 		h("span", drawTags(run.tags)),
-		h("code.clip", run.run_id),
+		h("code.clip.foreign", run.run_id),
+		time(run.created_at),
 		time(run.updated_at),
 	];
-	return table(["Flow", "Status", "Tags", "Run", "Changed"], runs.map(row));
+	const more = runs.length === MOST && h("p.small.soft", `The newest ${count(MOST)}. `, h("a", { href: "/?kind=flow" }, "The list of runs has all, with a search."));
+	return [table(["Flow", "Status", "Tags", "Run", "Started", "Changed"], runs.map(row)), more];
 }
 
-function drawRun(run, refresh) {
-	const abort = !OVER.has(run.state) && button("Cancel the run", () => askToCancel(run, refresh), { kind: "bad", why: whyNot("operator") });
+function drawRun(view, cards) {
+	const { run } = view;
+	const { tone, text } = run.telling;
+	const pending = run.approvals.filter(({ state }) => state === "pending");
+	const abort = !OVER.has(run.state) && button("Cancel the run…", () => askToCancel(view), { kind: "bad", why: run.refusals.abort });
+	const retry = run.state === "failed" && !run.parent_run_id && button("Run it again…", () => runAgain(view), { kind: "main", why: run.refusals.retry });
+	const card = (approval) => {
+		const key = `${approval.approval_id} ${approval.digest}`;
+		// To cancel is offered at the head, where it happens at once.
+		const causes = approval.causes.filter(({ action }) => action !== "abort");
+		if (!cards.has(key)) cards.set(key, approvalCard({ ...approval, causes }, view));
+		return cards.get(key);
+	};
 	return [
-		h("div.page-head", h("p.verdict", statusMark(run.state), " ", h("span.foreign", describeFlow(run))), abort),
-		run.reason && note("waiting", run.reason),
-		...run.questions.map((question) => drawQuestion(run, question, refresh)),
+		h("div.page-head", h("p.verdict", mark(tone, h("span.foreign", text))), retry, abort),
+		pending.map(card),
+		run.state === "completed" && section("Result", h("div.code.foreign", toText(run.result))),
 		drawFacts(run),
-		run.error && section("Error", h("div.code", describeFailure(run.error))),
-		run.state === "completed" && section("Result", h("div.code", toText(run.result))),
-		section("Timeline", run.steps.length ? drawSteps(run.steps) : h("p.soft", "Nothing is recorded yet.")),
+		section("Timeline", run.steps.length ? drawSteps(run) : h("p.soft", "Nothing is recorded yet.")),
 	];
 }
 
@@ -88,55 +143,40 @@ function drawTags(tags) {
 }
 
 function drawFacts(run) {
+	const took = run.created_at && duration(((toMs(run.ended_at) ?? Date.now()) - toMs(run.created_at)) / 1000);
 	const rows = [
-		["Call", h("code", describeCall(run))],
-		["Run", h("code", run.run_id)],
-		run.parent_run_id && ["Started by", h("a", { href: flowUrl(run.parent_run_id) }, run.parent_run_id)],
+		["Call", h("code.foreign", describeCall(run))],
+		["Run", [h("code.foreign", run.run_id), " ", copyButton("Copy id", () => run.run_id)]],
+		run.parent_run_id && ["Started by", h("a.foreign", { href: flowUrl(run.parent_run_id) }, run.parent_run_id)],
 		Object.keys(run.tags).length > 0 && ["Tags", drawTags(run.tags)],
-		["Started", time(run.created_at)],
-		run.ended_at && ["Ended", time(run.ended_at)],
-		run.wake_at && ["Next look", time(run.wake_at)],
+		["Started", time(run.created_at, { focusable: true })],
+		run.ended_at && ["Ended", time(run.ended_at, { focusable: true })],
+		took && [run.ended_at ? "Took" : "So far", took],
+		run.due_at && ["Next look", time(run.due_at)],
+		["History", h("a", { href: `/api${runUrl(run.run_id)}/history`, download: `${run.run_id}.jsonl` }, "Download the events")],
 	];
 	return h("div.card.padded", pairs(rows.filter(Boolean)));
 }
 
-function drawSteps(steps) {
-	const row = (step) => [
-		h("span.foreign", { style: { "padding-left": `${step.depth}em` } }, step.key),
-		step.type,
-		h("span", step.isFailed ? mark("bad", step.state) : step.state, step.attempts > 1 && h("span.soft", ` (attempt ${step.attempts})`), step.nextAt && [" ", time(step.nextAt)]),
-		step.value && (step.value.length > 80 ? h("details", h("summary.foreign", firstLine(step.value, 80)), h("div.code", step.value)) : h("code", step.value)),
-		time(step.startedAt),
-		step.took,
+function drawSteps(run) {
+	const row = ({ key, depth, type, tone, state, span, value, attempts, nextAt, startedAt, took }) => [
+		h("span.foreign", { style: { "padding-left": `${depth}em` } }, key),
+		type,
+		h("span", mark(tone, state), attempts > 1 && h("span.soft", ` (attempt ${attempts})`), nextAt && [" ", time(nextAt)]),
+		value && (value.length > 80 ? h("details", h("summary.foreign", firstLine(value.replace(/\s+/g, " "), 80)), h("div.code.foreign", value)) : h("code.foreign", value)),
+		h("span.step-span", { "aria-hidden": "true" }, h(`i.tone-${tone}`, { style: { left: `${span.left}%`, width: `${span.width}%` } })),
+		time(startedAt),
+		took,
 	];
-	return table(["Step", "Kind", "Status", "Value", "Started", ">Took"], steps.map(toStepRow).map(row));
+	return table(["Step", "Kind", "Status", "Value", "When", "Started", ">Took"], run.steps.map((step) => toStepRow(step, run)).map(row));
 }
 
-function drawQuestion(run, question, refresh) {
-	const why = whyNot("approver");
-	const answer = ([action, label], index) => button(label, () => askForComment(run, question, action, label, refresh), { kind: index === 0 ? "main" : "plain", why });
-	const heading = question.about === "outcome" ? `“${question.key}” was in flight when its process died.` : `“${question.key}” waits for you.`;
-	return h(
-		"section.card.padded.stack.tight",
-		{ "aria-label": `Question ${question.key}` },
-		h("h2.foreign", heading),
-		question.show !== null && h("div.code", toText(question.show)),
-		facts(["since ", time(question.requested_at)]),
-		h("div.buttons", answersTo(question).map(answer)),
-	);
+function runAgain({ run, refresh }) {
+	const act = () => send("POST", `/api${runUrl(run.run_id)}/retry`);
+	return ask({ title: "Run it again?", body: "It goes on at the step that failed. What was recorded before is not called again.", label: "Run it again", cancel: "Go back", act }).then(refresh);
 }
 
-async function askForComment(run, question, action, label, refresh) {
-	const comment = h("textarea", { name: "comment", rows: 3 });
-	const url = `/api${flowUrl(run.run_id)}/answer`;
-	const act = (form) => send("POST", url, { key: question.key, action, comment: form.get("comment"), digest: question.digest });
-	await ask({ title: `${label}: ${question.key}`, body: field("Comment", comment, "Recorded with the answer."), label, act });
-	await refresh();
-}
-
-async function askToCancel(run, refresh) {
-	const reason = h("textarea", { name: "reason", rows: 2 });
-	const act = (form) => send("POST", `/api${flowUrl(run.run_id)}/abort`, { reason: form.get("reason") });
-	await ask({ title: "Cancel this run?", body: field("Reason", reason), label: "Cancel the run", kind: "bad", cancel: "Go back", act });
-	await refresh();
+function askToCancel({ run, refresh }) {
+	const act = (form) => send("POST", `/api${runUrl(run.run_id)}/abort`, { reason: form.get("reason") });
+	return ask({ title: "Cancel this run?", body: field("Reason", h("textarea", { name: "reason", rows: 2 })), label: "Cancel the run", kind: "bad main", cancel: "Go back", act }).then(refresh);
 }

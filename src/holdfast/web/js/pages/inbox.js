@@ -5,7 +5,7 @@ import { refreshWaiting, toYours, waiting } from "../live.js";
 import { markSeen } from "../model/seen.js";
 import { button, empty, leadOn, loading, mark, note, pageHead, problemNote, problemState, say, time } from "../parts/ui.js";
 import { setQuery } from "../router.js";
-import { actionBar } from "./run/actions.js";
+import { actionBar, findingsLink } from "./run/actions.js";
 import { approvalCard } from "./run/approval.js";
 
 export const title = "Inbox";
@@ -132,10 +132,9 @@ function row(item, isChosen, choose) {
 		h(
 			"button.side-item",
 			props,
-			mark(item.mark.tone, item.mark.text),
-			h("span.clip.foreign.inbox-summary", item.summary || item.question),
-			h("span.clip.small.soft.foreign", item.heading),
-			h("span.small.soft", item.is_yours ? [] : "for somebody else · ", "since ", time(item.requested_at, { as: "since" })),
+			h("span.inbox-head", mark(item.mark.tone, item.mark.text), h("span.small.soft.nowrap", "since ", time(item.requested_at, { as: "since" }))),
+			h(`span.foreign.inbox-summary${item.summary.startsWith("$ ") ? ".mono" : ""}`, item.summary || item.question),
+			h("span.small.soft.clip", h("span.foreign", item.heading), !item.is_yours && " · for somebody else"),
 		),
 	);
 }
@@ -150,7 +149,8 @@ function drawItem(item, view) {
 		markSeen(item.run_id, item.until);
 		return view.refresh();
 	};
-	const statusText = h("p", h("span.foreign", view.run.telling.text));
+	const { error, telling } = view.run;
+	const statusText = h("p", h("span.foreign", telling.text), error?.hint && !telling.text.includes(error.hint) && [" ", h("span.soft.foreign", error.hint)], " ", findingsLink(view));
 	const card = h("section.card.padded.stack.tight", h("h2", mark(item.mark.tone, item.question)), statusText, h("div.buttons", item.kind !== "flow" && actionBar(view), item.until && button("Looked at", look)));
 	return h("div.stack.tight", head, why, card);
 }

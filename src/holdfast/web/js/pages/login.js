@@ -1,5 +1,5 @@
-import { send, session } from "../api.js";
-import { h } from "../h.js";
+import { loadSession, send, session } from "../api.js";
+import { fill, h } from "../h.js";
 import { toOwnPath } from "../model/routes.js";
 import { busy, button, checked, note, section } from "../parts/ui.js";
 import { navigate } from "../router.js";
@@ -39,12 +39,17 @@ export function render(main, { query }) {
 		["On the server's machine, make one:", h("pre.code", "holdfast token create --name you --role approver")],
 		"Or ask an admin, who makes them under Settings.",
 	];
+	const known = h("div", { hidden: true });
+	(session.isKnown ? Promise.resolve() : loadSession()).then(() => {
+		fill(known, note("idle", `You are logged in as ${session.name}. `, h("a", { href: next }, "Go on")));
+		known.hidden = false;
+	}, () => {}); // who is not logged in is here to do it
 	main.append(
 		h(
 			"div.login.stack",
 			h("h1", { tabindex: "-1" }, title),
 			query.get("problem") === "link" && usedUp,
-			session.isKnown && note("idle", `You are logged in as ${session.name}. `, h("a", { href: next }, "Go on")),
+			known,
 			h("form.card.padded.stack", { onsubmit, novalidate: true }, who, element, h("div.buttons", confirm)),
 			section("You have no token?", h("ul.bullets", ways.map((way) => h("li", way)))),
 		),

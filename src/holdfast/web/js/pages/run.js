@@ -74,6 +74,7 @@ class RunView {
 		fill(this.main, loading("Loading the run…"));
 		try {
 			this.run = await this.get();
+			this.loadedSeq = this.run.seq; // what is older had happened before one came
 		} catch (error) {
 			if (error.status !== 404) throw error;
 			fill(this.main, h("h1.unseen", { tabindex: "-1" }, "Not found"), notFound("There is no run of this id. It may be in another database."));

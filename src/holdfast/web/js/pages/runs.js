@@ -1,27 +1,26 @@
-import { can, getJson, pageUrl, runUrl, send, whyNot, withQuery } from "../api.js";
+import { ApiError, can, getJson, pageUrl, runUrl, send, whyNot, withQuery } from "../api.js";
 import { count, duration, firstLine, money, plural, tookSeconds, toStatus } from "../format.js";
 import { fill, h, redraw, refill } from "../h.js";
 import { isTurn, listen, Throttle, toYours, waiting } from "../live.js";
 import { RunList, stampOf } from "../model/run-list.js";
 import { dotPlot, isBrushed } from "../parts/dot-plot.js";
-import { ask, button, chip, chips, empty, field, loading, mark, options, pageHead, problemNote, problemState, say, searchBox, shape, statusMark, time } from "../parts/ui.js";
+import { activeFilters, FILTERS, moreFilters, valuesOf } from "../parts/run-filters.js";
+import { ask, button, chip, chips, empty, leadOn, loading, options, pageHead, problemNote, problemState, runMark, say, searchBox, shape, time } from "../parts/ui.js";
 import { WindowedRows } from "../parts/windowed.js";
 import { navigate, setQuery } from "../router.js";
 
+const LOOK_EVERY_MS = 60_000; // a flow that begins to wait writes nothing that the stream of all runs tells
 const PAGE = 100;
 const STATES = ["running", "paused", "failed", "pending", "completed", "cancelled"];
-const FILTERS = ["state", "kind", "workflow", "flow", "tag", "text", "repo", "person", "since", "until", "order"];
-const ORDERS = { "": "Newest first", oldest: "Oldest first", costliest: "Highest cost first", cheapest: "Lowest cost first", longest: "Longest first", shortest: "Shortest first" };
 // Heads that order the list: what the first press gives, and the second.
 const HEADS = [["Run"], ["Status"], ["Now", ".c-now"], ["Workflow", ".c-workflow"], ["Started", ".num.c-started", "", "oldest"], ["Took", ".num", "longest", "shortest"], ["Cost", ".num", "costliest", "cheapest"]];
-const LOOK_EVERY_MS = 10_000; // for flows, which the stream of all runs does not tell of
 const startOf = (run) => run.started_at ?? run.created_at;
 
 export const title = "Runs";
 
-export async function render(main, context) {
+export function render(main, context) {
 	const view = new RunsView(main, context);
-	await view.load();
+	view.load(); // not waited for: filters can be filled in, and the page left, before the first answer
 	return { update: (next) => view.filter(next.query), leave: () => view.leave() };
 }
 
@@ -48,24 +47,6 @@ function entry(item) {
 	);
 }
 
-// Who, where and when: folded away until somebody looks for it.
-function moreFilters(query) {
-	const input = (name, type, label) => {
-		const props = { type, value: type === "date" ? localDay(query.get(name)) : (query.get(name) ?? "") };
-		const made = h("input.input", { ...props, onchange: () => setQuery({ [name]: type === "date" ? toMoment(made.value) : made.value.trim() }) });
-		return field(label, made);
-	};
-	const order = h("select.input", { onchange: () => setQuery({ order: order.value }) }, options(Object.entries(ORDERS), query.get("order") ?? ""));
-	const kind = h("select.input", { onchange: () => setQuery({ kind: kind.value }) }, options([["", "Workflows and flows"], ["workflow", "Workflows"], ["flow", "Flows"]], query.get("kind") ?? ""));
-	const names = ["kind", "flow", "tag", "repo", "person", "since", "until"];
-	const body = h("div.more-fields", field("Kind", kind), input("flow", "text", "Flow"), input("tag", "text", "Tag of a flow"), input("repo", "text", "Repository"), input("person", "text", "Started by"), input("since", "date", "Since"), input("until", "date", "Before"), field("Order", order));
-	return h("details.more-filters", { open: names.some((name) => query.get(name)) }, h("summary.small", "More filters"), body);
-}
-
-const valuesOf = (fields) => JSON.stringify([...fields.querySelectorAll("input, select")].map(({ value }) => value.trim()));
-const toMoment = (day) => (day ? new Date(`${day}T00:00`).toISOString() : "");
-const localDay = (moment) => (moment && !Number.isNaN(Date.parse(moment)) ? new Date(Date.parse(moment) - new Date(moment).getTimezoneOffset() * 60_000).toISOString().slice(0, 10) : "");
-
 class RunsView {
 	#list = new RunList();
 	#overview = { counts: {}, workflows: [] };
@@ -81,11 +62,13 @@ class RunsView {
 		Object.assign(this, { query, signal });
 		for (const name of ["inbox", "trouble", "after"]) this[name] = h("div");
 		for (const name of ["plot", "fresh", "bulk"]) this[name] = h(`div.${name}`);
+		this.active = chips("Filters that hold");
 		this.chips = chips("Filter by state");
-		const hint = { placeholder: "Search titles and requirements" };
+		const hint = { placeholder: "Search titles, texts and ids" };
 		this.search = searchBox("Search runs", { ...hint, name: "text", value: query.get("text") ?? "", oninput: () => this.#searchLater() });
 		this.workflow = h("select.input", { "aria-label": "Workflow", onchange: () => setQuery({ workflow: this.workflow.value }) });
 		this.more = moreFilters(query);
+		this.all = h("input.picker", { type: "checkbox", "aria-label": "Choose all runs of the list", onchange: () => this.#pickAll(this.all.checked) });
 		// The roles stay when the rows become blocks on a phone.
 		this.body = h("tbody", { role: "rowgroup" });
 		this.heads = h("tr", { role: "row" });
@@ -102,7 +85,7 @@ class RunsView {
 		main.append(
 			pageHead(title),
 			this.inbox,
-			h("div.filters", this.chips, h("div.filter-fields", this.workflow, this.search), this.more),
+			h("div.filters", this.chips, h("div.filter-fields", this.workflow, this.search), this.more, this.active),
 			h("div.card", this.plot, this.trouble, this.bulk, this.fresh, this.table, this.after),
 		);
 		setKeys({
@@ -161,6 +144,7 @@ class RunsView {
 		this.query = query;
 		if (document.activeElement !== this.search) this.search.value = query.get("text") ?? "";
 		this.#selected = null;
+		this.#picked.clear(); // what is not seen any more is not acted on
 		const isOpen = this.more.open;
 		const fresh = moreFilters(query);
 		// Whoever has just typed there is on the way to the next field: only what came from elsewhere is drawn.
@@ -243,7 +227,7 @@ class RunsView {
 		fill(this.heads, HEADS.map(([name, look = "", first, second]) => {
 			const isDown = first === this.#order;
 			const sort = isDown ? "descending" : second === this.#order ? "ascending" : null;
-			const content = second ? h("button.sort", { type: "button", onclick: () => setQuery({ order: isDown ? second : first }) }, name, sort && (isDown ? " ↓" : " ↑")) : name;
+			const content = second ? h("button.sort", { type: "button", onclick: () => setQuery({ order: isDown ? second : first }) }, name, sort && (isDown ? " ↓" : " ↑")) : name === "Run" && can("operator") ? [this.all, name] : name;
 			return h(`th${look}`, { scope: "col", role: "columnheader", "aria-sort": sort }, content);
 		}));
 		this.heads.children[at]?.querySelector("button")?.focus();
@@ -275,6 +259,8 @@ class RunsView {
 			return made;
 		};
 		refill(this.chips, (each) => each.dataset.state, ["", ...STATES.filter((state) => counts[state] || chosen === state)].map(stateChip));
+		fill(this.active, activeFilters(this.query));
+		this.active.hidden = !this.active.childElementCount;
 		const workflow = this.query.get("workflow") ?? "";
 		const names = [...new Set([...workflows, workflow])].filter(Boolean);
 		fill(this.workflow, options([["", "All workflows"], ...names.map((name) => [name])], workflow));
@@ -294,8 +280,9 @@ class RunsView {
 		this.table.hidden = !items.length;
 		this.table.setAttribute("aria-rowcount", cursor ? -1 : items.length + 1);
 		this.rows.update(items.length);
+		this.#drawBulk();
 		this.#drawAfter();
-		refill(this.fresh, () => "fresh", fresh.length > 0 && button(`Show ${plural(fresh.length, "new run")}`, () => this.#admit(), { kind: "tiny" }));
+		refill(this.fresh, () => "fresh", fresh.length > 0 && button(`Show ${plural(fresh.length, "new run")}`, () => (this.#admit(), leadOn(this.body.querySelector("a"))), { kind: "tiny" }));
 	}
 
 	#nothing() {
@@ -320,7 +307,7 @@ class RunsView {
 			"tr",
 			{ role: "row", class: run.run_id === this.#selected ? "selected" : null },
 			cell("title", h("div.clip", this.#picker(run), h("a.row-link.foreign", { href: pageUrl(run) }, run.heading), run.is_simulated && [" ", h("span.tag.narrow-only", "rehearsal")])),
-			cell("status", run.verdict && run.verdict.tone !== "good" ? mark(run.verdict.tone, run.verdict.text) : statusMark(run.state, run.pause_reason)),
+			cell("status", runMark(run)),
 			cell("now.soft", h(`div.clip.foreign${run.state === "failed" ? ".bad-text" : ""}`, firstLine(run.now))),
 			cell("workflow.soft", h("div.clip.foreign", run.kind === "flow" ? "a flow" : run.workflow, run.is_simulated && " · rehearsal")),
 			cell("started.soft.num", time(startOf(run))),
@@ -335,8 +322,13 @@ class RunsView {
 
 	#pick(id) {
 		if (!this.#picked.delete(id)) this.#picked.add(id);
-		this.rows.update(this.#list.items.length);
-		this.#drawBulk();
+		this.#drawRows();
+	}
+
+	// All that are loaded, or none.
+	#pickAll(isAll) {
+		this.#picked = new Set(isAll ? this.#list.items.map((run) => run.run_id) : []);
+		this.#drawRows();
 	}
 
 	#drawBulk() {
@@ -347,7 +339,9 @@ class RunsView {
 			return button(`${label} ${able[verb].length || ""}…`, () => this.#actOnAll(verb, label, able[verb]), { kind: "tiny", why });
 		};
 		const compare = runs.length === 2 && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");
-		const clear = () => (this.#picked.clear(), this.rows.update(this.#list.items.length), this.#drawBulk(), this.body.querySelector(".picker").focus());
+		const clear = () => (this.#pickAll(false), this.body.querySelector(".picker").focus());
+		this.all.checked = runs.length > 0 && runs.length === this.#list.items.length;
+		this.all.indeterminate = runs.length > 0 && !this.all.checked;
 		fill(this.bulk, runs.length > 0 && h("div.buttons", h("span", `${plural(runs.length, "run")} chosen`), act("abort", "Abort"), act("retry", "Retry"), compare, button("Choose none", clear, { kind: "tiny plain" })));
 	}
 
@@ -359,13 +353,20 @@ class RunsView {
 			label: `${label} ${plural(runs.length, "run")}`,
 			kind: verb === "abort" ? "bad main" : "main",
 			act: async (_form, key) => {
-				// One after the other, each with a key of its own: trying again does nothing twice.
-				for (const run of runs) {
-					await send("POST", `/api${runUrl(run.run_id)}/${verb}`, {}, { key: `${key}-${run.run_id}` });
-					this.#picked.delete(run.run_id);
+				// One after the other, each with a key of its own: trying again does nothing twice, and one that is refused stops no other.
+				const errors = [];
+				for (const run of runs.filter(({ run_id: id }) => this.#picked.has(id))) {
+					try {
+						await send("POST", `/api${runUrl(run.run_id)}/${verb}`, {}, { key: `${key}-${run.run_id}` });
+						this.#picked.delete(run.run_id);
+					} catch (error) {
+						errors.push({ where: [`${firstLine(run.heading, 60)}:`], message: error.message });
+					}
 				}
-				this.#drawBulk();
+				this.#drawRows();
 				this.#hear(null);
+				if (errors.length) throw new ApiError({ detail: `${label} was refused for ${errors.length} of ${plural(runs.length, "run")}; it is done for the others.`, errors });
+				say(`${label}: done for ${plural(runs.length, "run")}`);
 			},
 		});
 	}

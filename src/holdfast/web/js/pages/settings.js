@@ -101,7 +101,7 @@ async function create(refresh) {
 }
 
 async function revoke(token, refresh) {
-	const warning = "Whoever uses it is refused from now on, and every login that began with it ends.";
+	const warning = "Whoever uses it is refused from now on. The tokens that were made with it end too, and all their logins.";
 	const done = await ask({
 		title: `Revoke ${token.name}?`,
 		body: h("p", `${warning} This cannot be taken back. What was done with it stays in the journal.`),
@@ -109,6 +109,6 @@ async function revoke(token, refresh) {
 		kind: "bad main",
 		act: () => send("DELETE", `/api/tokens/${token.id}`),
 	});
-	if (done) say("The token is revoked");
+	if (done) say(done.tokens > 1 ? `${done.tokens} tokens are revoked` : "The token is revoked");
 	refresh();
 }

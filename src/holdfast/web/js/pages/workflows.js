@@ -2,7 +2,7 @@ import { getJson, runUrl, whyNot, withQuery } from "../api.js";
 import { duration, plural, toMs } from "../format.js";
 import { h } from "../h.js";
 import { graph, graphLegend } from "../parts/graph.js";
-import { button, empty, holds, liveContent, mark, note, notFound, pageHead, pairs, searchPage, section, statusMark, table, time } from "../parts/ui.js";
+import { button, empty, holds, liveContent, mark, note, notFound, pageHead, pairs, runMark, searchPage, section, table, time } from "../parts/ui.js";
 import { navigate } from "../router.js";
 
 const SOURCES = { package: "comes with holdfast", user: "your own", repository: "of the repository" };
@@ -100,7 +100,7 @@ const phaseItem = ({ key, title: name, risk, tone, approval, facts, instructions
 function lastRuns(runs) {
 	if (!runs.length) return h("div.card", empty("Never run", "A rehearsal takes seconds and costs nothing."));
 	const cells = (run) => [
-		statusMark(run.state, run.pause_reason),
+		runMark(run),
 		[h("a.foreign", { href: runUrl(run.run_id) }, run.heading), run.is_simulated && [" ", h("span.tag", "rehearsal")]],
 		time(run.created_at),
 		duration(run.ended_at && (toMs(run.ended_at) - toMs(run.started_at)) / 1000),

@@ -1,6 +1,7 @@
 import { bytes, count } from "../format.js";
 import { fill, h } from "../h.js";
-import { button, empty, say, scrollable } from "./ui.js";
+import { lineNumber, notesOf, readState } from "./line-comments.js";
+import { empty, note, scrollable } from "./ui.js";
 
 const CHUNK = 120; // lines that come and go together
 const LINE_PX = 20;
@@ -10,29 +11,29 @@ const WORDS = { added: "new file", deleted: "deleted", renamed: "renamed" };
 
 export const textDiff = ({ files: [{ lines }] }) => (lines.length ? h("div.diff-file", lineTable(lines)) : h("p.soft", "Both are the same."));
 
-export function changesView({ files, summary }) {
+export function changesView({ files, summary, cut }) {
 	if (!files.length) return empty("No changes", "Nothing in the repository is different.");
 	const isOpen = (file, index) => index < 20 && file.lines.length + file.pairs.length < 3000 && !file.is_own && !file.is_generated && !file.is_binary;
 	const views = files.map((file, index) => fileView(file, isOpen(file, index)));
-	const all = h("div.stack", summary && h("p.diff-total.num", summary), views);
+	const all = h("div.stack", summary && h("p.diff-total.num", summary), cut && note("waiting", cut), views);
 	return files.length > 1 ? h("div.diff-view", fileTree(files, views), all) : all;
 }
 
-const counts = ({ added, removed }) => h("span.num.nowrap.small", h("span.added", `+${count(added)}`), " ", h("span.removed", `−${count(removed)}`));
+const counts = ({ added, removed, is_binary: isBinary }) => isBinary ? h("span.soft.small", "binary") : h("span.num.nowrap.small", h("span.added", `+${count(added)}`), " ", h("span.removed", `−${count(removed)}`));
 
 // Folders and files in their order; a click opens the file and goes there.
 function fileTree(files, views) {
-	let folder = null;
+	let folder = "";
 	const rows = files.flatMap((file, index) => {
 		const at = file.path.lastIndexOf("/");
-		const [under, name] = [file.path.slice(0, Math.max(0, at)), file.path.slice(at + 1)];
+		const [under, name] = [file.is_own ? "artifacts" : `${file.path.slice(0, Math.max(0, at))}/`.replace(/^\/$/, ""), file.path.slice(at + 1)];
 		const go = () => {
 			views[index].open = true;
 			views[index].scrollIntoView({ block: "start" });
 			views[index].querySelector("summary").focus({ preventScroll: true });
 		};
 		const item = h("li", h("button.tree-item", { type: "button", title: file.path, onclick: go }, h("span.clip.foreign", name), counts(file)));
-		const head = under !== folder && under && h("li.tree-folder.clip.soft.small.foreign", { title: under }, `${under}/`);
+		const head = under !== folder && h("li.tree-folder.clip.soft.small.foreign", { title: under }, under || "./");
 		folder = under;
 		return [head, item];
 	});
@@ -40,29 +41,32 @@ function fileTree(files, views) {
 }
 
 function fileView(file, open) {
-	const { path, was, kind, is_binary: isBinary, is_generated: isGenerated, lines, pairs } = file;
-	const head = h("summary.diff-head", h("code.foreign", was ? `${was} → ${path}` : path), WORDS[kind] && h("span.tag", WORDS[kind]), isGenerated && h("span.tag", "generated"), counts(file));
-	const binary = isBinary && h("p.soft.padded-small", "A binary file; its content is not shown.");
-	const details = h("details.diff-file.card", { open, ontoggle: draw }, head, binary);
-	let isDrawn = isBinary;
+	const { path, was, kind, is_binary: isBinary, is_generated: isGenerated, is_own: isOwn, lines, pairs } = file;
+	const head = h("summary.diff-head", h("code.foreign", was ? `${was} → ${path}` : path), WORDS[kind] && h("span.tag", WORDS[kind]), isGenerated && h("span.tag", "generated"), isOwn && h("span.tag", "artifact"), counts(file));
+	const isEmpty = !lines.length && !pairs.length;
+	const why = isBinary ? "A binary file; its content is not shown." : isEmpty && "No line changed: it is empty, or only its name or mode is different.";
+	const details = h("details.diff-file.card", { open, ontoggle: draw }, head, why && h("p.soft.padded-small", why));
+	let isDrawn = isBinary || isEmpty;
 	function draw() {
 		if (!details.open || isDrawn) return;
 		isDrawn = true;
-		details.append(pairs.length ? lineTable(pairs, (row) => pairRow(row, path), ".split") : lineTable(lines, (row) => lineRow(row, path)));
+		details.append(pairs.length ? lineTable(pairs, { draw: pairRow, path, look: ".split" }) : lineTable(lines, { path }));
 	}
 	draw();
 	return details;
 }
 
 // Lines come in pieces that exist only near the view; each keeps its height while it is gone.
-function lineTable(rows, draw = lineRow, look = "") {
-	const table = h(`table.diff${look}`);
+function lineTable(rows, { draw = lineRow, path = "", look = "" } = {}) {
+	const widths = look && h("colgroup", ["num", "half", "num", "half"].map((name) => h(`col.${name}`)));
+	const table = h(`table.diff${look}`, widths);
 	const watcher = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => (isIntersecting ? show(target) : hide(target))), { rootMargin: "600px" });
 	const blank = (height) => h("tr.spacer", { "aria-hidden": "true" }, h("td", { colspan: 4, style: { height: `${height}px` } }));
 	function show(body) {
 		if (body.hasLines) return;
 		body.hasLines = true;
-		fill(body, rows.slice(body.from, body.from + CHUNK).map(draw));
+		const state = path ? readState(path) : null;
+		fill(body, rows.slice(body.from, body.from + CHUNK).map((row) => draw(row, state)));
 	}
 	function hide(body) {
 		// What somebody writes or has selected stays.
@@ -84,7 +88,8 @@ function lineTable(rows, draw = lineRow, look = "") {
 }
 
 // A line in pieces: what is coloured, what has changed in it, and how much of it is left out.
-function lineText({ text = "", marks = [], tokens = [] } = {}) {
+function lineText(line) {
+	const { text = "", marks = [], tokens = [] } = line ?? {};
 	const visibleText = text.slice(0, MAX_CHARS);
 	const rest = text.length > MAX_CHARS && h("span.soft", ` … ${bytes(text.length - MAX_CHARS)} more in this line`);
 	if (!marks.length && !tokens.length) return [visibleText, rest];
@@ -99,38 +104,19 @@ function lineText({ text = "", marks = [], tokens = [] } = {}) {
 	return [ends.map(piece), rest];
 }
 
-const lineRow = (line, path) => gap(line) ?? h(`tr.${line.type}`, h("td.ln", line.a), h("td.ln", number(line, line.b ?? line.a, path, line.b)), h("td.sign", SIGNS[line.type]), h("td.foreign", lineText(line)));
+function lineRow(line, state) {
+	const { type, a, b } = line;
+	if (type === "gap") return gap(line);
+	const row = h(`tr.${type}`, h("td.ln", type === "del" ? lineNumber(line, a, state) : a), h("td.ln", b && lineNumber(line, b, state)), h("td.sign", SIGNS[type]), h("td.foreign", lineText(line)));
+	return [row, notesOf(row, [line], state)];
+}
 
-function pairRow({ left, right }, path) {
+function pairRow({ left, right }, state) {
+	if (left?.type === "gap") return gap(left);
 	const half = (line, label, type = line?.type ?? "none") => [h(`td.ln.${type}`, label), h(`td.foreign.${type}`, lineText(line))];
-	return gap(left) ?? h("tr", half(left, left?.a), half(right, right?.b && number(right, right.b, path, right.b)));
+	const gone = left?.type === "del" ? left : null;
+	const row = h("tr", half(left, gone ? lineNumber(gone, gone.a, state) : left?.a), half(right, right && lineNumber(right, right.b, state)));
+	return [row, notesOf(row, [gone, right], state)];
 }
 
-const gap = (line) => (line?.type === "gap" ? h("tr.hunk", h("td", { colspan: 4 }, line.text)) : null);
-
-// Where a decision is open, a line can be commented on: the comment goes into what is asked for with the decision.
-const findRequest = () => document.querySelector(".approval-answer textarea");
-
-function number(line, at, path, label) {
-	if (!path || !findRequest()) return label;
-	const act = (event) => writeComment(event.target.closest("tr"), `${path}:${at}`);
-	return h("button.ln-button", { type: "button", "aria-label": `Comment on line ${at}`, onclick: act }, label ?? "·");
-}
-
-function writeComment(row, place) {
-	if (row.nextElementSibling?.matches(".line-comment")) return row.nextElementSibling.querySelector("textarea").focus();
-	const text = h("textarea.input", { rows: "2", "aria-label": `Comment on ${place}` });
-	const close = () => (made.remove(), row.querySelector(".ln-button")?.focus());
-	const add = () => {
-		const request = findRequest();
-		if (!text.value.trim() || !request) return text.focus();
-		request.value = `${request.value.trimEnd()}${request.value.trim() ? "\n" : ""}${place}: ${text.value.trim()}\n`;
-		request.dispatchEvent(new Event("input"));
-		say("Added to what is to be changed");
-		row.querySelector(".ln-button")?.focus();
-		fill(made.firstChild, h("div.note.tone-waiting.foreign", text.value.trim(), h("div.small.soft", "In the comment of the decision: send it with “Request changes”.")));
-	};
-	const made = h("tr.line-comment", h("td", { colspan: 4 }, text, h("div.buttons", button("Cancel", close, { kind: "tiny plain" }), button("Add to the request", add, { kind: "tiny" }))));
-	row.after(made);
-	text.focus();
-}
+const gap = ({ text }) => h("tr.hunk", h("td", { colspan: 4 }, text));

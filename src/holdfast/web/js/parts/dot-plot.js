@@ -1,18 +1,19 @@
-import { ago, clock, day, duration, SHAPES, tookSeconds, toStatus } from "../format.js";
+import { pageUrl } from "../api.js";
+import { ago, clock, day, duration, SHAPES, statusOf, tookSeconds } from "../format.js";
 import { h } from "../h.js";
 
-const HEIGHT = 150;
+const HEIGHT = 154;
 
 // `onBrush(since, until)` is called with the times between which somebody has drawn.
 export function dotPlot(runs, width, onBrush) {
-	const inner = { width: Math.max(120, width - 58), height: HEIGHT - 48, nowMs: Date.now() };
+	const inner = { width: Math.max(120, width - 58), height: HEIGHT - 52, nowMs: Date.now() };
 	const { points, xTicks, yTicks, toTime } = plotRuns(runs, inner);
 	const grid = yTicks.map(({ y, label }) => [h("svg:line.grid", { x2: inner.width, y1: y, y2: y }), h("svg:text.tick.end", { x: -8, y: y + 4 }, label)]);
 	const times = xTicks.map(({ x, label }) => [h("svg:line.grid", { x1: x, x2: x, y1: 0, y2: inner.height }), h("svg:text.tick.mid", { x, y: inner.height + 16 }, label)]);
-	const names = [h("svg:text.tick", { x: -40, y: -4 }, "took"), h("svg:text.tick.end", { x: inner.width, y: inner.height + 29 }, "started; draw across to filter")];
+	const names = [h("svg:text.tick", { y: -6 }, "took"), h("svg:text.tick.end", { x: inner.width, y: inner.height + 29 }, "started; draw across to filter")];
 	const chosen = h("svg:rect.brush", { y: 0, height: inner.height, width: 0 });
 	const ground = h("svg:rect.ground", { width: inner.width, height: inner.height });
-	const plot = h("svg:g", { transform: "translate(46 14)" }, ground, chosen, grid, times, names, points.map(dot));
+	const plot = h("svg:g", { transform: "translate(46 18)" }, ground, chosen, grid, times, names, points.map(dot));
 	const made = h("svg:svg.dots", { width, height: HEIGHT, role: "group", "aria-label": "Recent runs by start and duration" }, plot);
 	made.addEventListener("pointerdown", (event) => event.button || brush(event, { made, chosen, width: inner.width, toTime, onBrush }));
 	made.addEventListener("keydown", walk);
@@ -56,11 +57,11 @@ function walk(event) {
 }
 
 function dot({ run, x, y, seconds }) {
-	const { tone, shape, word } = toStatus(run.state, run.pause_reason);
+	const { tone, shape, word } = statusOf(run);
 	const label = `${run.heading}: ${word.toLowerCase()}, ${duration(seconds)}, started ${ago(run.started_at ?? run.created_at, Date.now())}`;
 	return h(
 		`svg:a.dot.tone-${tone}`,
-		{ href: `/runs/${run.run_id}`, "aria-label": label, tabindex: "-1", transform: `translate(${x - 6} ${y - 6})` },
+		{ href: pageUrl(run), "aria-label": label, tabindex: "-1", transform: `translate(${x - 6} ${y - 6})` },
 		h("svg:rect.hit", { x: -4, y: -4, width: 20, height: 20 }),
 		h("svg:path", { d: SHAPES[shape], transform: "scale(.75)", "fill-rule": "evenodd" }),
 		h("svg:title", label),

@@ -6,12 +6,13 @@ const MOST = 8;
 const MAX_BYTES = 7_000_000; // as base64 they fit into one request
 const KINDS = "image/png,image/jpeg,image/gif,image/webp";
 
-// `text` is the element into which images can be pasted: `{ element, control, setError, read, clear }`.
-export function imagesField(text, onChange = () => {}) {
+// `text` is the element into which images can be pasted: `{ element, control, setError, read, clear }`. As a `button` it stands among others.
+export function imagesField(text, onChange = () => {}, { isButton = false } = {}) {
 	let chosen = [];
 	const list = h("div.chips");
 	const control = h("input", { type: "file", accept: KINDS, multiple: true, onchange: () => take(control.files) });
-	const { element, setError } = checked([h("span", "Images"), h("span.soft.small.plain", " optional")], control, { hint: "PNG, JPEG, GIF or WebP. You can paste them into the text, too.", after: list });
+	const hint = "PNG, JPEG, GIF or WebP. You can paste them into the text, too.";
+	const { element, setError } = isButton ? attachButton(control, hint, list) : checked([h("span", "Images"), h("span.soft.small.plain", " optional")], control, { hint, after: list });
 	text.addEventListener("paste", (event) => {
 		const files = [...event.clipboardData.files].filter((file) => KINDS.split(",").includes(file.type));
 		if (files.length) event.preventDefault();
@@ -36,6 +37,12 @@ export function imagesField(text, onChange = () => {}) {
 	}
 
 	return { element, control, setError, read: () => Promise.all(chosen.map(toData)), clear: () => draw([]) };
+}
+
+function attachButton(control, hint, list) {
+	const trouble = h("div.trouble", { role: "status" });
+	control.classList.add("unseen");
+	return { element: h("div.attach", h("label.button", { title: hint }, "Images…", control), list, trouble), setError: (text) => fill(trouble, text) };
 }
 
 const toData = (file) =>

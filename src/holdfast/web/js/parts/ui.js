@@ -1,6 +1,6 @@
 // The parts every page is made of: buttons, fields, dialogs, states, marks, times, tables, content that is kept.
 import { newKey } from "../api.js";
-import { ago, clock, exact, SHAPES, since, toStatus } from "../format.js";
+import { ago, clock, exact, SHAPES, since, statusOf, toStatus } from "../format.js";
 import { add, fill, h, redraw } from "../h.js";
 import { setQuery } from "../router.js";
 
@@ -48,8 +48,10 @@ export function field(label, control, hint) {
 }
 
 // What someone types stays until it is sent, also over a login or a reload: `{ clear }`.
+export const draftKey = (name) => `hf-draft-${name}`;
 export function keepDraft(control, name) {
-	const key = `hf-draft-${name}`;
+	const key = draftKey(name);
+	control.dataset.draft = name;
 	try {
 		control.value = sessionStorage.getItem(key) ?? "";
 		control.addEventListener("input", () => sessionStorage.setItem(key, control.value));
@@ -148,6 +150,11 @@ export function statusMark(state, pauseReason) {
 	return mark(tone, word, { shapeName });
 }
 
+export function runMark(run) {
+	const { tone, word, shape: shapeName } = statusOf(run);
+	return mark(tone, word, { shapeName });
+}
+
 const times = new Set();
 setInterval(() => document.hidden || times.forEach((each) => each.draw()), 5000);
 
@@ -182,9 +189,12 @@ export const facts = (...items) => h("div.facts.small", items.flat().map((item) 
 
 // `table(["Run", ">Cost"], [[cell, cell], …])`: ">" marks a column of numbers.
 export function table(heads, rows) {
-	const row = (cells, tag, props) => h("tr", cells.map((cell, index) => h(heads[index][0] === ">" ? `${tag}.num` : tag, props, cell)));
-	const head = h("thead", row(heads.map((name) => name.replace(">", "")), "th", { scope: "col" }));
-	return scrollable("div.card", `By ${heads[0].toLowerCase()}`, h("table.table", head, h("tbody", rows.map((cells) => row(cells, "td")))));
+	const names = heads.map((name) => name.replace(">", ""));
+	// The roles stay when the rows become blocks on a phone, each cell beside the name of its column.
+	const row = (cells, tag, propsOf) => h("tr", { role: "row" }, cells.map((cell, index) => h(heads[index][0] === ">" ? `${tag}.num` : tag, propsOf(names[index]), cell)));
+	const head = h("thead", { role: "rowgroup" }, row(names, "th", () => ({ scope: "col", role: "columnheader" })));
+	const body = h("tbody", { role: "rowgroup" }, rows.map((cells) => row(cells, "td", (name) => ({ role: "cell", "data-label": name }))));
+	return scrollable("div.card", `By ${names[0].toLowerCase()}`, h("table.table.stacks", { role: "table" }, head, body));
 }
 
 export const pairs = (items, tag = "dl.pairs") => h(tag, items.map(([name, value]) => h("div", h("dt", name, " "), h("dd.foreign", value))));

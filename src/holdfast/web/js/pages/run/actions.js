@@ -12,7 +12,7 @@ export function actionBar(view) {
 		[isPaused && reason === "budget", "Give it more money…", "top_up", "main"],
 		[isPaused && !["approval", "budget", "outcome", "message"].includes(reason), "Resume run", "resume", "main"],
 		[state === "running", "Pause run", "pause"],
-		[!view.isOver, "Abort run…", "abort", "bad"],
+		[!view.isOver, `${endWords(view)[0]}…`, "abort", "bad"],
 	];
 	const item = (label, verb) => choice(label, why[verb], () => VERBS[verb](view));
 	const download = (label, rest, name) => h("a", { href: view.api(rest), download: name }, label);
@@ -37,6 +37,14 @@ export function actionBar(view) {
 	);
 }
 
+const endWords = ({ run }) => (run.workflow === "conversation" ? ["End conversation", "End this conversation?", "the conversation"] : ["Abort run", "Abort this run?", "the run"]);
+
+// To what is wrong with the artifact by which a phase failed.
+export function findingsLink({ run }, phaseKey = run.phases.find((phase) => phase.state === "failed")?.key) {
+	const isFaulty = run.artifacts.some(({ phase_key: key, state, findings }) => key === phaseKey && state !== "accepted" && findings?.length);
+	return isFaulty && h("a", { href: runUrl(run.run_id, `/artifacts?phase=${encodeURIComponent(phaseKey)}`) }, "Read its findings");
+}
+
 const choice = (label, why, act) =>
 	h("button", { type: "button", "aria-disabled": why ? "true" : null, onclick: () => (why ? say(why) : act()) }, label, why && h("small", why));
 
@@ -54,7 +62,9 @@ const directly = (verb, message) => async (view) => {
 
 async function askAndPost(view, verb, { bodyOf = () => undefined, ...question }) {
 	const done = await ask({ ...question, act: (form, key) => post(view, verb, bodyOf(form), key) });
-	if (done) await view.refresh();
+	if (!done) return done;
+	await view.refresh();
+	view.leadOn(); // the button may have gone while the dialog was open
 	return done;
 }
 
@@ -65,14 +75,15 @@ export const VERBS = {
 	abort(view) {
 		const done = plural(view.run.phases.filter((phase) => phase.state === "completed").length, "completed phase");
 		const spent = `The ${view.run.cost} spent are spent. You can fork it later from any phase.`;
+		const [label, title, what] = endWords(view);
 		return askAndPost(view, "abort", {
-			title: "Abort this run?",
+			title,
 			body: [
-				h("p", "Work in flight is stopped, and the run ends for good: it cannot be resumed."),
+				h("p", `Work in flight is stopped, and ${what} ends for good: it cannot be resumed.`),
 				h("p", `What is done stays: ${done}, artifacts, changes and the journal. ${spent}`),
 				field("Reason", h("input", { name: "reason", maxlength: "10000" }), "Stands in the journal."),
 			],
-			label: "Abort run",
+			label,
 			kind: "bad main",
 			cancel: "Keep it",
 			bodyOf: (form) => ({ reason: form.get("reason") }),

@@ -3,6 +3,7 @@ import { clock, exact, plural } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { changesView, textDiff } from "../../parts/diff-view.js";
 import { documentView } from "../../parts/document.js";
+import { hasDrafts } from "../../parts/line-comments.js";
 import { longText, raw } from "../../parts/text.js";
 import { ask, button, chip, chips, facts, field, keepDraft, loading, mark, note, pairs, problemNote, say, time } from "../../parts/ui.js";
 import { findingList, findingsOf } from "./results.js";
@@ -11,7 +12,8 @@ export function approvalCard(approval, view) {
 	const { approval_id: id, first_by: first, digest, about, deadline_at: deadline, causes } = approval;
 	const subject = approval.shown ?? {};
 	const url = `/api/approvals/${encodeURIComponent(id)}`;
-	const comment = h("textarea", { name: "comment", rows: "2", maxlength: "100000" });
+	const asks = causes.some(({ action }) => action === "request_changes") && "changes";
+	const comment = h("textarea", { name: "comment", rows: "2", maxlength: "100000", "data-asks": asks });
 	const draft = keepDraft(comment, id);
 	const trouble = h("div");
 
@@ -71,7 +73,7 @@ export function approvalCard(approval, view) {
 
 const SUBJECTS = {
 	tool({ call, reason }, subject, _view, _url, edited) {
-		const facts = [call.folder && ["In", h("code.foreign", call.folder)], ["Asked because", reason], call.rule && ["Rule", h("code.foreign", call.rule)]];
+		const facts = [call.folder && ["In", h("code.foreign", call.folder)], ["Asked because", reason], call.rule && !reason?.includes(`rule ${call.rule}`) && ["Rule", h("code.foreign", call.rule)]];
 		return h("div.stack.tight", callSubject(call, subject), pairs(facts.filter(Boolean)), edited?.element);
 	},
 	approval({ shown: subject }) {
@@ -81,7 +83,7 @@ const SUBJECTS = {
 		const explanation = "It was in flight when its process died. Nobody but you can find out whether it had its effect.";
 		return h("div.stack.tight", h("p", explanation), callSubject(call, subject), call.line.startsWith("$ ") && pairs([["Tool", h("code.foreign", call.tool)]]));
 	},
-	phase({ phase_key: key, attempt }, subject, view, url) {
+	phase({ approval_id: id, phase_key: key, attempt }, subject, view, url) {
 		const content = typeof subject.content === "string" ? subject.content : "";
 		const place = h("div.approval-subject", { tabindex: "0", role: "region", "aria-label": "What is to be approved" });
 		const versions = view.run.artifacts.filter((each) => each.phase_key === key);
@@ -102,7 +104,7 @@ const SUBJECTS = {
 			fill(tabs, modes.map((each) => chip(each[0], each === mode, () => show(each))));
 			fill(place, await (async () => mode[1]())().catch(problemNote));
 		};
-		show(modes[0]);
+		show((hasDrafts(id) && modes.find(([name]) => name === "Files")) || modes[0]);
 		const changed = subject.changed?.length > 0 && note("waiting", `Asked again: ${subject.changed.join(" and ")} changed since it was asked the first time.`);
 		return h("div.stack.tight", changed, verdict(versions.findLast((each) => each.attempt === attempt)), tabs, place);
 	},

@@ -6,12 +6,12 @@ import { outputOf } from "../../model/activity.js";
 import { copyButton, longText, markdown, raw } from "../../parts/text.js";
 import { facts, loading, mark, note, problemState } from "../../parts/ui.js";
 
-export function stepDetail(row, view, took) {
+export function stepDetail(row, view, took, closeButton) {
 	const { start_seq: start, end_seq: end, status, error, key } = row;
 	const link = (seq) => h("a", { href: view.url(`/events?seq=${seq}`) }, `event ${seq}`);
 	const address = `${location.origin}${view.url(`?row=${encodeURIComponent(key)}`)}`;
 	const head = [
-		h("div.page-head", h("h2.foreign", h("code", row.label)), h("div.buttons", copyButton("Copy link", () => address))),
+		h("div.page-head", h("h2.foreign", h("code", row.label)), h("div.buttons", copyButton("Copy link", () => address), closeButton)),
 		facts(mark(status.tone, status.word), took, row.facts, link(start), end && end !== start && link(end)),
 		error && h("div.note.tone-bad.foreign", error),
 	];
@@ -23,7 +23,7 @@ function toolParts({ start_seq: start, end_seq: end }, view) {
 	const input = finalArgs ?? args;
 	const output = result === undefined ? "" : outputOf(result);
 	return [
-		input !== undefined && part("Input", JSON.stringify(input, null, 2), raw(input)),
+		input !== undefined && part("Input", inputText(input), inputView(input)),
 		result !== undefined && part("Output", output, longText(output || "(nothing)", { isNumbered: true })),
 	];
 }
@@ -58,7 +58,18 @@ function modelCall({ note: missing, summary, system, messages, tools, settings, 
 	];
 }
 
-const callView = ({ name, args }) => h("div.asked", h("code.foreign", name), raw(args ?? {}, { lines: 8, chars: 800 }));
+const callView = ({ name, args }) => h("div.asked", h("code.foreign", name), inputView(args ?? {}, { lines: 8, chars: 800 }));
+
+// A command as one types it; of any other call its arguments.
+const commandOf = (args) => (typeof args?.command === "string" ? args.command : null);
+const inputText = (args) => commandOf(args) ?? JSON.stringify(args, null, 2);
+
+function inputView(args, size) {
+	const command = commandOf(args);
+	if (command === null) return raw(args, size);
+	const { command: _, ...rest } = args;
+	return [longText(`$ ${command}`, { ...size, className: "code.command" }), Object.keys(rest).length > 0 && raw(rest, size)];
+}
 
 function sentParts({ system, messages, tools }) {
 	const old = messages.filter((each) => !each.is_new);

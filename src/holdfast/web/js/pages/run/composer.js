@@ -9,7 +9,7 @@ export function messageComposer(view) {
 	const element = h("form.composer.card.padded", { hidden: true, "aria-label": "Message to the agent", onsubmit: (event) => (event.preventDefault(), post()) });
 	const text = h("textarea", { rows: "2", maxlength: "100000", onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && (event.preventDefault(), post()) });
 	const draft = keepDraft(text, `message-${view.run.run_id}`);
-	const pictures = imagesField(text);
+	const pictures = imagesField(text, undefined, { isButton: true });
 	completeFiles(text, () => view.run.repo_path);
 	const trouble = h("div");
 	const phase = h("select.input", { "aria-label": "To the agent of" });
@@ -46,7 +46,7 @@ export function messageComposer(view) {
 		const isFocused = document.activeElement === text;
 		fill(phase, options(phases.map((key) => [key])));
 		const stop = canStop && button("Stop the answer", () => send("POST", view.api("/pause")).then(() => view.refresh(), view.notice.bind(view)), { why: view.run.refusals.pause });
-		fill(element, field(label, text, `${hint} Ctrl and Enter sends it.`), pictures.element, trouble, h("div.buttons", phases.length > 0 && phase, button("Send", post, { kind: "main", why }), stop, why && h("span.small.soft", why)));
+		fill(element, field(label, text, `${hint} Ctrl and Enter sends it.`), trouble, h("div.buttons", phases.length > 0 && phase, button("Send", post, { kind: "main", why }), stop, pictures.element, why && h("span.small.soft", why)));
 		if (isFocused) text.focus();
 	}
 

@@ -19,55 +19,33 @@ const followLabel = (box) => h("label.toggle", box, " Follow what is new");
 
 export function activity(panel, view) {
 	view.activity ??= foldEvents(view.events);
-	const nodes = new Map(); // id → { version, node }
-	const list = h("ol.activity");
-	const earlier = h("div.buttons");
-	const jump = () => list.lastElementChild?.scrollIntoView({ block: "end" });
+	const isTalk = view.run.workflow === "conversation";
+	const isVisible = ({ type, kind, isSilent, failures }) => (!isSilent || failures) && !(isTalk && FRAME.includes(kind ?? type));
+	const all = entryList("ol.activity", () => view.activity.entries.filter(isVisible), view);
+	const jump = () => all.list.lastElementChild?.scrollIntoView({ block: "end" });
 	const box = followBox(() => box.checked && jump());
-	let visibleCount = INITIAL_COUNT;
 	let entrySeq = Number(view.query.get("entry")) || 0;
 	let isPlaced = false;
-	const isTalk = view.run.workflow === "conversation";
 	const composer = messageComposer(view);
-	panel.append(h("div.panel-bar", earlier, h("div.buttons", followLabel(box), button("Jump to the latest", jump, { kind: "tiny" }), historyLink(view))), list);
+	panel.append(h("div.panel-bar", all.earlier, h("div.buttons", followLabel(box), button("Jump to the latest", jump, { kind: "tiny" }), historyLink(view))), all.list);
 	// In a conversation one decides where one reads, between what was said and what one says next.
 	if (isTalk) panel.append(view.approvals);
 	panel.append(composer.element);
 
 	function update() {
-		const entries = view.activity.entries.filter(({ type, kind }) => !isTalk || !FRAME.includes(kind ?? type));
 		composer.update();
-		if (!entries.length) return fill(list, h("li", loading("Waiting for the first events…")));
-		const at = entrySeq ? entries.findIndex(({ seq }) => seq === entrySeq) : -1;
-		if (at >= 0) visibleCount = Math.max(visibleCount, entries.length - at);
-		const from = Math.max(0, entries.length - visibleCount);
-		reconcile(list, entries.slice(from).map(nodeOf));
-		refill(earlier, () => "earlier", from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((visibleCount += MORE), update()), { kind: "tiny" }));
-		composer.update();
-		if (at >= 0 && !isPlaced) point(nodes.get(entrySeq).node);
+		const node = all.update(isPlaced ? 0 : entrySeq);
+		if (node) point(node);
 		else if (box.checked) jump();
 	}
 
 	// A link to one entry: it is open, in view, and marked.
 	function point(node) {
 		isPlaced = view.events.length >= view.run.seq; // until then more comes, and moves it
-		list.querySelector(".pointed")?.classList.remove("pointed");
+		all.list.querySelector(".pointed")?.classList.remove("pointed");
 		node.classList.add("pointed");
 		for (const details of node.querySelectorAll("details.tool")) details.open = true;
 		node.scrollIntoView({ block: "center" });
-	}
-
-	function nodeOf(entry) {
-		const { id, version, type, seq, ts } = entry;
-		const known = nodes.get(id);
-		if (known?.version === version) return known.node;
-		const isOpen = known?.node.querySelector("details")?.open;
-		const at = h("a.at.num.small", { href: view.url(`/events?seq=${seq}`), title: exact(ts) }, clock(ts, true));
-		const node = known?.node ?? h(`li.entry.e-${type}`, { id: `e-${seq}` });
-		const address = () => `${location.origin}${view.url(`/activity?entry=${seq}`)}`;
-		refill(node, nameInEntry, DRAW[type]({ ...entry, address }, isOpen), at);
-		nodes.set(id, { version, node });
-		return node;
 	}
 
 	update();
@@ -77,6 +55,84 @@ export function activity(panel, view) {
 		update();
 	};
 	return { update, query, follow: () => box.click(), leave: () => view.tabs.before(view.approvals) };
+}
+
+// A list of entries, the last ones first made: `update(seq)` gives the node of the entry `seq`, if it is in the list or inside one of it.
+function entryList(tag, entriesOf, view) {
+	const nodes = new Map(); // id → { version, node, agent }
+	const list = h(tag);
+	const earlier = h("div.buttons");
+	let visibleCount = INITIAL_COUNT;
+	const holds = (entry, seq) => entry.seq === seq || entry.entries?.some((each) => holds(each, seq));
+
+	function update(seq = 0) {
+		const entries = entriesOf();
+		if (!entries.length) return void fill(list, h("li", loading("Waiting for the first events…")));
+		const at = seq ? entries.findIndex((entry) => holds(entry, seq)) : -1;
+		if (at >= 0) visibleCount = Math.max(visibleCount, entries.length - at);
+		const from = Math.max(0, entries.length - visibleCount);
+		reconcile(list, entries.slice(from).map(nodeOf));
+		refill(earlier, () => "earlier", from > 0 && button(`Show ${count(Math.min(from, MORE))} earlier of ${count(from)}`, () => ((visibleCount += MORE), update()), { kind: "tiny" }));
+		if (at < 0) return null;
+		const { node, agent } = nodes.get(entries[at].id);
+		return agent?.show(seq) ?? node;
+	}
+
+	function nodeOf(entry) {
+		const { id, version, type, seq, ts } = entry;
+		const known = nodes.get(id);
+		if (known?.version === version) return known.node;
+		const isOpen = known?.node.querySelector("details")?.open;
+		const at = () => h("a.at.num.small", { href: view.url(`/events?seq=${seq}`), title: exact(ts) }, clock(ts, true));
+		const node = known?.node ?? h("li", { id: `e-${seq}` });
+		node.className = `entry e-${type}`;
+		let agent = known?.agent;
+		if (type === "agent") {
+			agent ??= agentEntry(entry, view);
+			agent.update();
+			if (!node.contains(agent.element)) fill(node, agent.element, at());
+		} else {
+			const address = () => `${location.origin}${view.url(`/activity?entry=${seq}`)}`;
+			refill(node, nameInEntry, DRAW[type]({ ...entry, address }, isOpen), at());
+		}
+		nodes.set(id, { version, node, agent });
+		return node;
+	}
+
+	return { list, earlier, update };
+}
+
+// A subagent: what it does stands inside the call that began it. It is open while it works, and folded where it is read later.
+function agentEntry(entry, view) {
+	const inside = entryList("ol.inside", () => entry.entries.filter(({ isSilent, failures }) => !isSilent || failures), view);
+	const head = h("summary");
+	const [place, request, result] = [h("div.fold"), h("div"), h("div")];
+	const element = h("details.tool.agent", { open: entry.state === "open", ontoggle: () => update() }, head, place);
+	let wasOpen = element.open;
+
+	function update() {
+		const { state, args, outcome, took, entries, output } = entry;
+		const calls = entries.filter(({ type }) => type === "tool" || type === "agent").length;
+		fill(head, toolHead({ state, name: args?.subagent_type ? `subagent ${args.subagent_type}` : entry.name || "subagent", args, outcome }, [plural(calls, "call"), took]));
+		if (wasOpen && state !== "open" && entry.lastSeq <= view.loadedSeq) element.open = false; // it was over before one came
+		wasOpen = state === "open";
+		if (!element.open) return;
+		if (!place.childElementCount) fill(place, request, inside.earlier, inside.list, result);
+		const { description } = args ?? {};
+		if (typeof description === "string" && !request.childElementCount) fill(request, folded("What it was asked", description));
+		if (outcome && !result.childElementCount) fill(result, longText(output));
+		inside.update();
+	}
+
+	function show(seq) {
+		if (entry.seq === seq && !entry.entries.some((each) => each.seq === seq)) return null;
+		wasOpen = false;
+		element.open = true;
+		update();
+		return inside.update(seq);
+	}
+
+	return { element, update, show };
 }
 
 // What a summary says changes while its call goes on.
@@ -92,22 +148,36 @@ const historyLink = (view) => h("a.button.tiny", { href: view.api("/history"), d
 
 const folded = (label, text) => lazy(h("details", h("summary.soft.small", label)), () => markdown(text));
 
+// The line of a call: how it went, what it is about, how much came of it and how long it took.
+function toolHead({ state, name, args, outcome }, [size, took]) {
+	const tone = TONES[state] ?? "idle";
+	const word = outcome || (state === "cut" ? "cut off" : state);
+	const sizes = [size, (took ?? null) !== null && duration(took)].filter(Boolean).join(" · ");
+	return [
+		h(`span.mark.tone-${tone}`, { title: word }, shape(tone), h("span.unseen", word)),
+		h("code.foreign", name),
+		h("span.soft.foreign.clip", brief(args)),
+		outcome && h("span.bad-text.small.nowrap", outcome),
+		h("span.soft.small.num.nowrap", sizes),
+	];
+}
+
 const DRAW = {
 	phase: ({ phase, attempt, text }) => h("div", h("h3", `Phase “${phase}”`, attempt > 1 && `, attempt ${attempt}`), text && folded("What the agent was asked", text)),
-	message({ text, state, address }) {
-		const isDone = state !== "open";
-		if (text) return h("div.said", markdown(text), isDone ? h("div.entry-actions", copyButton("Copy", () => text), copyButton("Copy link", address)) : h("span.caret", { "aria-hidden": "true" }));
-		return h("div.said", h("p.soft", state === "open" ? mark("busy", "The model is thinking…") : "(no text; see its calls)"));
+	message({ text, state, isSilent, failures, address }) {
+		const failed = failures && h("p.small.soft.foreign", `${plural(failures.length, "attempt")} failed: ${[...new Set(failures)].join(" ")}`);
+		if (!text) return h("div.said", failed, h("p.soft", state === "open" ? mark("busy", "The model is thinking…") : isSilent ? "Then it answered with calls." : state === "cut" ? "There was no answer." : "The model answered nothing."));
+		const actions = () => h("div.entry-actions", copyButton("Copy", () => text), copyButton("Copy link", address));
+		const end = state === "open" ? h("span.caret", { "aria-hidden": "true" }) : [state === "cut" && h("p.small.soft", "It was cut off here."), actions()];
+		return h("div.said", failed, markdown(text), end);
 	},
 	person: ({ text, by, phase, isRead, images }) =>
 		h("div.person", h("p.small.soft", h("span.foreign", by || "Somebody"), phase && [` to “${phase}”`, isRead ? ", read" : ", not read yet"]), markdown(text), images.map((name) => h("p.small.soft.foreign", `with ${name}`))),
 	thought: ({ text }) => folded("What the model thought", text),
 	note: ({ tone, text }) => h(`p.mark.tone-${tone}`, shape(tone), h("span.foreign", text)),
 	tool({ state, name, args, output, outcome, took, address }, isOpen) {
-		const tone = TONES[state] ?? "idle";
 		const lines = output ? output.split("\n", 10_000).length : 0;
-		const size = [lines > 1 && plural(lines, "line"), (took ?? null) !== null && duration(took)].filter(Boolean).join(" · ");
-		const head = h("summary", h(`span.mark.tone-${tone}`, { title: outcome || state }, shape(tone), h("span.unseen", outcome || state)), h("code", name), h("span.soft.foreign.clip", brief(args)), outcome && h("span.bad-text.small.nowrap", outcome), h("span.soft.small.num.nowrap", size));
+		const head = h("summary", toolHead({ state, name, args, outcome }, [lines > 1 && plural(lines, "line"), took]));
 		const title = (text, ...buttons) => h("div.part-head", h("h4.small.soft", text), h("span.buttons", buttons));
 		const answer = () => (state === "open" ? h("p.soft", "Not there yet.") : longText(output || "(nothing)", { isNumbered: Boolean(output) }));
 		const answerTitle = outcome === "failed" ? "Error" : outcome === "denied" ? "Why it was denied" : "Output";
@@ -185,15 +255,22 @@ export function events(panel, view) {
 		fill(detail, index >= 0 && detailOf(visibleEvents[index]));
 	}
 
+	detail.addEventListener("keydown", (event) => {
+		const link = event.key === "Escape" && rows.show(visibleEvents.findIndex((each) => each.seq === chosen))?.querySelector("a");
+		link?.focus();
+	});
+
 	update();
 	return {
 		update,
 		query(query) {
 			chosen = Number(query.get("seq")) || 0;
+			const isInside = body.contains(document.activeElement);
 			if (document.activeElement !== filter) filter.value = query.get("filter") ?? "";
 			isPlaced = false;
 			update();
 			if (chosen) detail.scrollIntoView({ block: "nearest" });
+			if (isInside) detail.firstElementChild?.focus({ preventScroll: true }); // to read it; Escape leads back
 		},
 		follow: () => box.click(),
 	};
@@ -202,7 +279,7 @@ export function events(panel, view) {
 const detailOf = ({ seq, kind, ts, lane_id: lane, span_id: span, payload }) =>
 	h(
 		"section.card.padded",
-		{ "aria-label": `Event ${seq}` },
+		{ "aria-label": `Event ${seq}`, tabindex: "-1" },
 		h("div.part-head", h("h2", `${seq} `, h("code.foreign", kind)), h("span.buttons", copyButton("Copy", () => JSON.stringify(payload ?? {}, null, 2)), copyButton("Copy link", () => location.href))),
 		facts(exact(ts), h("span.foreign", lane), h("span.mono", span)),
 		raw(payload ?? {}, { lines: 60, chars: 12_000 }),

@@ -4,7 +4,7 @@ import { duration, plural, tookSeconds } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { markdown } from "../../parts/text.js";
 import { ask, button, drawer, facts, loading, mark, note, problemNote, section } from "../../parts/ui.js";
-import { VERBS } from "./actions.js";
+import { findingsLink, VERBS } from "./actions.js";
 
 const FEW = 12;
 
@@ -22,9 +22,9 @@ export function outcome(panel, view) {
 
 function drawing({ review, files, changed, commands, checked, hint, steps }, view) {
 	return [
-		hint && note("bad", hint),
+		hint && note("bad", hint, " ", findingsLink(view)),
 		review && reviewCard(review, view),
-		h("div.card.padded.stack.tight", h("h2", "What to do next"), h("div.buttons", steps.map((step, index) => stepButton(step, view, index === 0 && (review?.tone ?? "good") === "good")))),
+		h("div.card.padded.stack.tight", h("h2", "What to do next"), h("div.buttons.next-steps", steps.map((step, index) => stepButton(step, view, index === 0 && (review?.tone ?? "good") === "good")))),
 		h("div.outcome-parts", section("What changed", h("p", changed), files.length > 0 && fileList(files, view)), section("Checks", h("p", mark(checked.tone, checked.text)), commands.length > 0 && commandList(commands, view))),
 		section("Cost and time", facts(`Cost ${view.run.cost}`, `took ${duration(tookSeconds(view.run, Date.now()))}`, plural(view.run.phases.length, "phase"), h("a", { href: view.url("/cost") }, "Where the money went"), h("a", { href: view.url("/timeline") }, "Where the time went"))),
 	];

@@ -2,11 +2,11 @@ import { withQuery } from "../../api.js";
 import { count, duration, exact, plural } from "../../format.js";
 import { fill, h } from "../../h.js";
 import { axisTicks, foldedScale, foldLabels, spread } from "../../model/timescale.js";
-import { filterRows, moveTo, ROW_HEIGHTS, rowsBetween, rowTops, zoomAt } from "../../model/trace.js";
+import { filterRows, moveTo, ROW_HEIGHTS, rowFilter, rowsBetween, rowTops, unfoldRows, zoomAt } from "../../model/trace.js";
 import { markdown } from "../../parts/text.js";
 import { button, chip, chips, facts, loading, mark, problemNote, searchBox, shape } from "../../parts/ui.js";
 import { setQuery } from "../../router.js";
-import { fork } from "./actions.js";
+import { findingsLink, fork } from "./actions.js";
 
 const TOP = 26;
 const SPARE = 200; // pixels of rows that are drawn beyond what is in view
@@ -15,7 +15,9 @@ const LEGEND = { queued: "Queued", working: "Working", waiting: "Waiting for a p
 const ONLY = [["", "All"], ["errors", "Errors"], ["tools", "Tools"], ["models", "Models"], ["retried", "Retried"]];
 
 export function timeline(panel, view) {
-	const opened = new Set(view.query.get("open")?.split(",").filter(Boolean));
+	const listOf = (name) => new Set(view.query.get(name)?.split(",").filter(Boolean));
+	const opened = listOf("open"); // phases
+	const folded = listOf("fold"); // calls that began a subagent
 	const labels = h("div.tl-labels");
 	const axis = h("div.tl-axis");
 	const hint = "Drawing of the timeline. Arrow keys move it, plus and minus zoom, 0 shows all";
@@ -39,7 +41,7 @@ export function timeline(panel, view) {
 	const zoomButton = ([sign, [label, act]]) => button(sign === "0" ? "Fit" : sign.replace("-", "−"), act, { kind: "tiny", "aria-label": label });
 	const sample = (type) => h("svg:svg", { width: 22, height: 10, "aria-hidden": "true" }, patterns("legend"), segment(type, "legend", { width: 22, height: 10 }));
 	panel.append(
-		h("div.panel-bar", kinds, search, summary),
+		h("div.panel-bar", kinds, summary, search),
 		h(
 			"div.panel-bar",
 			h("ul.legend.small", Object.entries(LEGEND).map(([type, word]) => h("li", sample(type), word))),
@@ -52,6 +54,8 @@ export function timeline(panel, view) {
 	addEventListener("resize", () => draw(), { signal: view.signal });
 	drawing.addEventListener("wheel", onWheel, { passive: false });
 	drawing.addEventListener("pointerdown", onDrag);
+	labels.addEventListener("keydown", onRowKey);
+	trace.addEventListener("keydown", (event) => event.key === "Escape" && chosen && close());
 	drawing.addEventListener("keydown", (event) => {
 		const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
 		if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -103,11 +107,12 @@ export function timeline(panel, view) {
 
 	function arrange() {
 		const text = search.value.trim();
-		rows = filterRows(known.rows, { only, text, textOf });
+		const fits = rowFilter({ only, text, textOf });
+		rows = fits ? filterRows(known.rows, fits) : unfoldRows(known.rows, folded);
 		tops = rowTops(rows);
 		fill(kinds, ONLY.map(([name, word]) => chip(word, only === name, () => setQuery({ only: name }))));
-		const found = rows.filter((row) => row.type === "step").length;
-		fill(summary, (only || text) && (found ? `${plural(found, "call")} of ${count(known.rows.filter((row) => row.type === "step").length)}` : "No call fits"));
+		const found = fits && known.rows.filter(fits).length;
+		fill(summary, fits && (found ? `${plural(found, "call")} of ${count(known.rows.filter((row) => row.type === "step").length)}` : "No call fits"));
 		draw();
 	}
 
@@ -122,8 +127,8 @@ export function timeline(panel, view) {
 		const { marks, busy, since, until } = known;
 		const clockNow = Date.now() / 1000;
 		const now = view.isOver ? (until ?? clockNow) : Math.max(clockNow, until ?? 0);
+		labels.style.height = `${tops.at(-1)}px`; // first: the frame is as high as its rows
 		const seen = rowsBetween(tops, frame.scrollTop - SPARE, frame.scrollTop + (frame.clientHeight || 600) + SPARE);
-		labels.style.height = `${tops.at(-1)}px`;
 		drawLabels(seen, now);
 		const [width, from] = [widthOf(), since ?? now - 1];
 		place = moveTo(place, width);
@@ -138,7 +143,7 @@ export function timeline(panel, view) {
 	function drawLabels({ first, last }, now) {
 		const visibleRows = rows.slice(first, last);
 		const tooks = visibleRows.map((row) => tookOf(row, now));
-		const stamp = JSON.stringify([first, tooks, visibleRows.map((row) => [row.key, row.status, row.is_open, row.attempts, row.key === chosen])]);
+		const stamp = JSON.stringify([first, tooks, visibleRows.map((row) => [row.key, row.label, row.status, isOpenRow(row), row.attempts, row.key === chosen])]);
 		if (stamp === labels.dataset.stamp) return;
 		labels.dataset.stamp = stamp;
 		const focused = labels.contains(document.activeElement) && document.activeElement.dataset.key;
@@ -146,36 +151,63 @@ export function timeline(panel, view) {
 		if (focused) labels.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 	}
 
+	const isOpenRow = ({ type, key, is_open: isOpen }) => (type === "phase" ? isOpen : !folded.has(key));
+
 	function label(row, took) {
-		const { type, key, status, is_open: isOpen, depth } = row;
+		const { type, key, status, depth } = row;
 		if (type === "rest") return h("div.tl-label.step.soft", row.label);
 		const isPhase = type === "phase";
+		const level = Math.min(depth, 4);
 		const open = h(
-			`button.tl-label.${type}.depth-${Math.min(depth, 4)}`,
-			{ type: "button", dataset: { key }, "aria-pressed": String(key === chosen), title: row.told, onclick: () => choose(key) },
+			`button.tl-label.${type}.depth-${row.has_steps ? 0 : level}`,
+			{ type: "button", dataset: { key }, "aria-pressed": String(key === chosen), title: row.told, onclick: (event) => choose(key, event.detail === 0) },
 			h(`span.mark.tone-${status.tone}`, shape(status.shape), h("span.unseen", status.word)),
 			h("span.name.clip.foreign", row.label, !isPhase && [" ", h("span.soft", row.brief)]),
 			row.attempts > 1 && h("span.tag", `×${row.attempts}`),
 			h("span.soft.num.nowrap", took || status.word.toLowerCase()),
 		);
-		if (!isPhase) return open;
-		const props = { type: "button", "aria-expanded": String(isOpen), "aria-label": `Steps of ${key}`, onclick: () => toggle(key) };
-		return h("div.tl-phase", row.has_steps ? h("button.tl-toggle", props, isOpen ? "▾" : "▸") : h("span.tl-toggle"), open);
+		if (!isPhase && !row.has_steps) return open;
+		const isOpen = isOpenRow(row);
+		const props = { type: "button", "aria-expanded": String(isOpen), "aria-label": `Steps of ${isPhase ? key : `${row.label} ${row.brief}`}`, onclick: () => toggle(row) };
+		return h(`div.tl-parent.${type}.depth-${level}`, row.has_steps ? h("button.tl-toggle", props, isOpen ? "▾" : "▸") : h("span.tl-toggle"), open);
 	}
 
-	function toggle(key) {
-		if (!opened.delete(key)) opened.add(key);
-		setQuery({ open: [...opened].join(",") });
+	function toggle({ type, key }) {
+		const [name, keys] = type === "phase" ? ["open", opened] : ["fold", folded];
+		if (!keys.delete(key)) keys.add(key);
+		setQuery({ [name]: [...keys].join(",") });
 		update();
 	}
 
-	function choose(key) {
+	// As in every tree: up and down go from row to row, right and left open and fold.
+	function onRowKey(event) {
+		const { key } = event.target.dataset;
+		if (!key || event.ctrlKey || event.metaKey || event.altKey) return;
+		const row = rows.find((each) => each.key === key);
+		const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+		const isOpening = { ArrowRight: true, ArrowLeft: false }[event.key];
+		if (by === undefined && isOpening === undefined) return;
+		event.preventDefault();
+		const all = [...labels.querySelectorAll("[data-key]")];
+		if (by) all[all.indexOf(event.target) + by]?.focus();
+		else if (row.has_steps && isOpenRow(row) !== isOpening) toggle(row);
+	}
+
+	// With the keyboard one goes on to read it; Escape leads back.
+	function choose(key, isByKey = false) {
 		chosen = chosen === key ? null : key;
 		setQuery({ row: chosen });
 		fill(detail);
 		detail.dataset.stamp = "";
 		draw();
-		if (chosen && innerWidth < 1100) detail.scrollIntoView({ block: "nearest" });
+		if (chosen && innerWidth < 1100) detail.scrollIntoView({ block: innerWidth < 700 ? "start" : "nearest" });
+		if (chosen && isByKey) detail.querySelector("section")?.focus();
+	}
+
+	function close() {
+		const key = chosen;
+		choose(key);
+		labels.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
 	}
 
 	function drawDetail(row, now) {
@@ -183,8 +215,8 @@ export function timeline(panel, view) {
 		if (stamp === detail.dataset.stamp) return;
 		detail.dataset.stamp = stamp;
 		const props = { "aria-label": `Details of ${row?.label}`, tabindex: "0" };
-		const close = button("Close", () => (choose(chosen), labels.querySelector(`[data-key="${CSS.escape(row.key)}"]`)?.focus()), { kind: "tiny" });
-		fill(detail, row && h("section.card.padded.stack.tight", props, row.type === "step" ? callDetail(row, view, tookOf(row, now)) : phaseDetail(row, view), h("div.buttons", close)));
+		const closeButton = button("Close", close, { kind: "tiny", title: "Escape" });
+		fill(detail, row && h("section.card.padded.stack.tight", props, row.type === "step" ? callDetail(row, view, tookOf(row, now), closeButton) : phaseDetail(row, view, closeButton)));
 	}
 
 	// An address names the phases and the call: it opens them.
@@ -271,19 +303,19 @@ function patterns(id) {
 }
 
 // Its file is loaded soon after the page.
-function callDetail(row, view, took) {
+function callDetail(row, view, took, closeButton) {
 	const place = h("div.stack.tight", loading());
-	import("./call-detail.js").then(({ stepDetail }) => fill(place, stepDetail(row, view, took)), (error) => fill(place, problemNote(error)));
+	import("./call-detail.js").then(({ stepDetail }) => fill(place, stepDetail(row, view, took, closeButton)), (error) => fill(place, problemNote(error)));
 	return place;
 }
 
-function phaseDetail({ key, title, status, facts: phaseFacts, error, hint, tries, artifact }, view) {
+function phaseDetail({ key, title, status, facts: phaseFacts, error, hint, tries, artifact }, view, closeButton) {
 	const envelope = view.event(tries.at(-1)?.seq)?.payload?.result?.envelope;
 	const forkButton = button("Fork from here…", () => fork(view, key), { why: view.run.refusals.fork });
 	const attempt = (each) => h("li", facts(mark(each.tone, each.text), each.calls, each.took, each.error && h("span.bad-text.foreign", each.error)));
 	return [
-		h("div.page-head", h("div", h("h2.foreign", title), facts(mark(status.tone, status.word, { shapeName: status.shape }), phaseFacts)), h("div.buttons", forkButton)),
-		error && h("div.note.tone-bad", h("strong.foreign", error), hint && h("div", hint)),
+		h("div.page-head", h("div", h("h2.foreign", title), facts(mark(status.tone, status.word, { shapeName: status.shape }), phaseFacts)), h("div.buttons", forkButton, closeButton)),
+		error && h("div.note.tone-bad", h("strong.foreign", error), h("div", hint, " ", findingsLink(view, key))),
 		tries.length > 0 && h("ul.stack.tight", tries.map(attempt)),
 		artifact && h("p", "Handed in ", h("a", { href: view.url(`/artifacts?phase=${encodeURIComponent(key)}`) }, artifact), "."),
 		envelope && h("details", h("summary", "What the agent was asked"), h("div.fold", markdown(envelope))),
