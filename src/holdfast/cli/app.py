@@ -40,6 +40,7 @@ PERSONAS = {
 }
 FLOWS = {
     "check": Entry("Replay open runs against the code of now.", "commands.flows:check"),
+    "prune": Entry("Delete runs of flows that were over long ago.", "commands.flows:prune"),
 }
 DATABASE = {
     "upgrade": Entry("Create the database, or bring it up to date. Safe to repeat.", "commands.db:upgrade"),
@@ -89,6 +90,8 @@ SECTIONS = {
         "fork": Entry("Start a new run from where another stood before a phase.", "commands.fork:fork"),
         "restore": Entry("Put a run's files back as they were before a call.", "commands.restore:restore"),
         "merge": Entry("Merge a run's result into your branch.", "commands.merge:merge"),
+        "export": Entry("Write a run into one file that can be checked anywhere.", "commands.export:export"),
+        "verify": Entry("Check an exported file, or a run, against what was recorded.", "commands.verify:verify"),
     },
     "Approvals and budget": {
         "approvals": Entry(
@@ -101,6 +104,9 @@ SECTIONS = {
     "Catalog": {
         "workflows": Entry("List and show workflows, validate your own.", members=WORKFLOWS),
         "personas": Entry("List and show personas, make your own.", members=PERSONAS),
+        "crashtest": Entry(
+            "Kill a workflow at one step after the other, and see that nothing is lost.", "commands.crashtest:crashtest"
+        ),
         "trust": Entry("Agree to what a repository or a persona needs consent for.", "commands.trust:trust"),
     },
     "Server and maintenance": {
@@ -115,7 +121,7 @@ SECTIONS = {
         "explain": Entry("Explain an error code, or print a page of the documentation.", "commands.explain:explain"),
         "doctor": Entry("Check this machine and name a remedy for what is missing.", "commands.doctor:doctor"),
         "gc": Entry("Clean up after runs that are over: worktrees, or whole runs.", "commands.gc:collect"),
-        "flows": Entry("Check a flow's open runs before a deploy.", members=FLOWS),
+        "flows": Entry("Check a flow's open runs before a deploy, delete old ones.", members=FLOWS),
         "db": Entry("Upgrade, check or back up the database.", members=DATABASE),
     },
 }
@@ -282,19 +288,18 @@ def _describe(error: Exception) -> str:
 
     if isinstance(error, HoldfastError):
         problem = _one_line(f"{error.code}: {error.message}")
-        # A hint of several lines is several ways to go on; every other error is one line.
-        first, *others = error.hint.splitlines() or [""]
-        return (
-            "\n".join([problem, *(f"  {line}" for line in (first, *others))])
-            if others
-            else _one_line(f"{problem} {first}")
-        )
+        ways = error.hint.splitlines()
+        if len(ways) > 1 and sys.stderr.isatty():  # several ways to go on; for programs every error is one line
+            return "\n".join([problem, *(f"  {way}" for way in ways)])
+        return _one_line(f"{problem} {error.hint}")
     problem = _one_line(f"internal_error: {type(error).__name__}: {error}")
     return f"{problem} What was acknowledged is safe; --debug shows where it was."
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    from holdfast.cli.terminal.output import plain
+
+    return plain(" ".join(text.split()))
 
 
 _FLAGS = {"--debug", "--verbose", "--log-json"}

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # What commands need beside the core, by module or by command; they say so before they do anything. What is missing
 # only on some way through another command is found on that way.
 _EXTRAS: "dict[str, Extra]" = {
-    **dict.fromkeys(("commands.init", "commands.run", "commands.merge", "commands.trust"), "agents"),
+    **dict.fromkeys(
+        ("commands.init", "commands.run", "commands.merge", "commands.trust", "commands.crashtest"), "agents"
+    ),
     **dict.fromkeys((*(f"commands.{name}" for name in ("retry", "pause", "fork", "restore")),), "agents"),
     "commands.workflows": "agents",
     **dict.fromkeys(("commands.personas.list", "commands.personas.show", "commands.personas.new"), "agents"),

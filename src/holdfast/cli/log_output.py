@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from holdfast.agents.redaction import BLANK, SECRETS
+from holdfast.cli.terminal.output import plain, to_json_text
 
 _PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)([^\s:/@]*):([^\s/@]+)(?=@)")
 _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -22,7 +23,7 @@ class _Redacted(logging.Formatter):
         facts = _facts(record)
         fields = f" {json.dumps(facts, ensure_ascii=False, default=str)}" if facts else ""
         first, line_end, rest = super().format(record).partition("\n")
-        return without_secrets(f"{first}{fields}{line_end}{rest}")
+        return plain(without_secrets(f"{first}{fields}{line_end}{rest}"))
 
 
 class _Json(_Redacted):
@@ -32,8 +33,8 @@ class _Json(_Redacted):
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         # Blanked before it is encoded: a key with a quotation mark in it looks otherwise afterwards.
-        plain = json.loads(json.dumps(entry, ensure_ascii=False, default=str))
-        return json.dumps(_blanked(plain), ensure_ascii=False)
+        data = json.loads(json.dumps(entry, ensure_ascii=False, default=str))
+        return to_json_text(_blanked(data))
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:

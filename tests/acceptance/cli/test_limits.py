@@ -1,10 +1,15 @@
 """Limits for all processes and workers from the shell: set, listed beside a setting that differs, removed, refused."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from tests.acceptance.cli.conftest import Command
 from tests.support.pooler import running_pooler
+from tests.support.postgres_server import fresh_schema
+
+from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import WorkerFacts, register
 
 
 def test_limits_are_set_listed_with_what_differs_here_and_removed(
@@ -59,6 +64,40 @@ def test_a_worker_needs_postgres_and_a_name_that_is_there(holdfast: Command, tmp
     assert "On SQLite holdfast serve drives runs itself" in holdfast("workers").out
     gone = holdfast("workers", "drain", "nobody")
     assert (gone.code, "There is no worker 'nobody'." in gone.err) == (2, True)
+
+
+def test_workers_are_listed_and_told_to_end_by_their_names(
+    holdfast: Command, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = WorkerFacts("build-1", "process", "machine-a", "1.2", 4, ("runs", "gpu"), ("count",))
+
+    async def add() -> None:
+        db = Database(url)
+        await db.init_schema()
+        await register(db, facts)
+        await db.dispose()
+
+    with fresh_schema(postgres_url) as url:
+        monkeypatch.setenv("HOLDFAST_DATABASE_URL", url)
+        assert "No worker is taking runs." in holdfast("workers").out
+        asyncio.run(add())
+        (listed,) = holdfast("workers", "--json").json
+        assert holdfast("workers", "drain", "build-1").code == 0
+        drained = holdfast("workers").out
+    found = {name: listed[name] for name in ("name", "machine", "version", "slots", "driven", "queues", "flows")}
+    assert list(found.values()) == ["build-1", "machine-a", "1.2", 4, 0, ["runs", "gpu"], ["count"]]
+    assert (listed["is_alive"], listed["is_draining"], listed["since"][:2]) == (True, False, "20")
+    assert "0 of 4" in drained
+    assert "draining" in drained
+
+
+def test_a_run_is_not_made_for_a_queue_or_a_time_that_is_none(holdfast: Command, repo: Path) -> None:
+    run = ("run", "spec-and-review", "--repo", str(repo), "--simulate", "--requirements", "x", "--detach")
+    wrong = holdfast(*run, "--queue", "gpu")
+    assert (wrong.code, "There is no queue 'gpu'." in wrong.err) == (2, True), wrong.err
+    late = holdfast(*run, "--at", "soon")
+    assert (late.code, "'soon' is no time." in late.err) == (2, True), late.err
+    assert holdfast("runs", "list", "--json").json == []
 
 
 def test_a_worker_takes_only_from_queues_that_runs_can_name(

@@ -55,13 +55,13 @@ def test_a_tool_call_is_asked_for_and_the_run_goes_on_where_it_stood(
 ) -> None:
     touch = asks(("execute", {"command": "touch made.txt"}))
     with serving(environment, touch, touch) as server, Terminal(*words, env=environment) as terminal:
-        terminal.wait_for("May the agent call execute?")
+        terminal.wait_for("May the agent run “$ touch")
         terminal.wait_for("later (l) >")
         assert "touch made.txt" in terminal.screen
         terminal.type("r\n")
         terminal.wait_for("Why?")
         terminal.type("not yet\n")
-        terminal.wait_for("May the agent call execute?")
+        terminal.wait_for("May the agent run “$ touch")
         terminal.wait_for("later (l) >")
         terminal.type("a\n")
         terminal.wait_for("completed ·")

@@ -121,10 +121,10 @@ def test_a_tool_call_is_asked_for_inline(world: Open) -> None:
     here.env["VISUAL"] = "sh -c 'echo Why it was made. >> \"$0\"'"
     terminal = here.open()
     terminal.type("Make a file.\r")
-    terminal.wait_for("May the agent call execute?")
+    terminal.wait_for("May the agent run “$ touch")
     terminal.wait_for("later (l)")
     terminal.type("r not yet\r")
-    terminal.wait_for("May the agent call execute?")
+    terminal.wait_for("May the agent run “$ touch")
     terminal.wait_for("later (l)")
     terminal.type("l\r")
     terminal.wait_for("It stays open")

@@ -82,7 +82,7 @@ def test_arguments_for_what_is_no_tool_call_are_refused(start: Command, holdfast
 
 def test_the_question_at_the_terminal_takes_them(repo: Path, environment: dict[str, str], server: ModelServer) -> None:
     with Terminal(*words(repo), env=environment) as terminal:
-        terminal.wait_for("May the agent call execute?")
+        terminal.wait_for("May the agent run “$ touch")
         terminal.wait_for("later (l) >")
         terminal.type("e\n")
         terminal.wait_for("The arguments as JSON >")

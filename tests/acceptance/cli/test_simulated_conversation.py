@@ -16,7 +16,7 @@ def test_the_simulated_model_edits_asks_and_says_how(repo: Path, environment: di
         terminal.type("/diff\r")
         terminal.wait_for("+# Rehearsed change: edit calc.py")
         terminal.type("run git push --dry-run\r")
-        terminal.wait_for("May the agent call execute?")
+        terminal.wait_for("May the agent run “$ git push --dry-run”?")
         terminal.wait_for("later (l)")
         terminal.type("r not now\r")
         terminal.wait_for("It was not run")

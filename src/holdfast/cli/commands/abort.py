@@ -63,7 +63,10 @@ def abort(
         if chosen and not yes and not _is_confirmed(len(chosen)):
             say("Nothing was ended.")
             raise typer.Exit(EXIT_FAILED)
-    ended = asyncio.run(_abort_all(chosen, reason)) if chosen else []
+    of_flows = [run_id for run_id in chosen if find_flow_run(run_id)]
+    others = [run_id for run_id in chosen if run_id not in of_flows]
+    ended = asyncio.run(_cancel_flows(of_flows, reason)) if of_flows else []
+    ended += asyncio.run(_abort_all(others, reason)) if others else []
     if as_json:
         print_json(ended)
     else:
@@ -121,6 +124,23 @@ async def _abort_all(run_ids: list[str], reason: str) -> list[dict[str, Any]]:
             try:
                 result = await engine.abort(run_id, reason, by=get_user())
                 ended.append({"run_id": run_id, "state": result.state.value, "error": None})
+            except HoldfastError as error:
+                ended.append({"run_id": run_id, "state": None, "error": error.to_dict()})
+    return ended
+
+
+async def _cancel_flows(run_ids: list[str], reason: str) -> list[dict[str, Any]]:
+    from holdfast.cli.terminal.store import name_configured_store
+    from holdfast.flows.answers import cancel_in_journal
+    from holdfast.runtime.stores import open_journal
+
+    ended: list[dict[str, Any]] = []
+    async with open_journal(name_configured_store()) as journal:
+        for run_id in run_ids:
+            try:
+                is_over = await cancel_in_journal(journal, run_id, reason=reason, by=get_user())
+                state = RunStatus.CANCELLED if is_over else RunStatus.RUNNING
+                ended.append({"run_id": run_id, "state": state.value, "error": None})
             except HoldfastError as error:
                 ended.append({"run_id": run_id, "state": None, "error": error.to_dict()})
     return ended

@@ -17,7 +17,7 @@ from holdfast.cli.terminal.arguments import (
 )
 from holdfast.cli.terminal.completion import complete_approvals
 from holdfast.cli.terminal.flow_runs import decide_flow, find_flow_question, print_question, read_flow_questions
-from holdfast.cli.terminal.output import mark, paint, print_json, print_text, waiting_notice
+from holdfast.cli.terminal.output import mark, paint, plain, print_json, print_text, waiting_notice
 from holdfast.errors import ApprovalNotFound
 from holdfast.persistence.raw_sql import read_approvals, read_open_runs
 from holdfast.presentation.format import moment
@@ -58,7 +58,7 @@ def approvals(as_json: JSON = False, store: STORE = None) -> None:
             _show_doubt(row, details, since)
             continue
         if details.get("question"):
-            print_text(f"    {details['question']}\n    {describe_request(details)}\n    since {since}")
+            print_text(f"    {plain(str(details['question']))}\n    {describe_request(details)}\n    since {since}")
             print_text(f"    holdfast approve {row['approval_id'][:8]}, or holdfast reject {row['approval_id'][:8]}")
             print_text(f"    in full: holdfast approvals show {row['approval_id'][:8]}")
             continue
@@ -270,16 +270,22 @@ def _decide(approval: str, action: str, comment: str, *, is_json: bool, **answer
     import asyncio
 
     approval_id, run_id = find_approval(approval)
-    asyncio.run(_send(run_id, approval_id, action, comment, **answer))
+    is_taken = asyncio.run(_send(run_id, approval_id, action, comment, **answer))
     if is_json:
         print_json({"approval_id": approval_id, "run_id": run_id, "action": action})
     else:
-        print_text(f"✓ {action.replace('_', ' ')}: recorded. Go on: holdfast resume {run_id[:8]}")
+        following = f"A worker goes on with it: holdfast runs watch {run_id[:8]}" if is_taken else ""
+        following = following or f"Go on: holdfast resume {run_id[:8]}"
+        print_text(f"✓ {action.replace('_', ' ')}: recorded. {following}")
 
 
-async def _send(run_id: str, approval_id: str, action: str, comment: str, **answer: Any) -> None:
+async def _send(run_id: str, approval_id: str, action: str, comment: str, **answer: Any) -> bool:
+    """Record the answer; return whether there are workers, who go on with the run by themselves."""
     with waiting_notice("writing it down …"):
         from holdfast.cli.terminal.engine import open_engine
+        from holdfast.persistence.fleet import list_workers
 
-    async with open_engine(repo=find_repository(run_id)) as (engine, _db, _config):
+    async with open_engine(repo=find_repository(run_id)) as (engine, db, _config):
         await engine.decide(run_id, approval_id, action, comment=comment, by=get_user(), **answer)
+        workers = await list_workers(db) if db.path is None else []
+    return any(worker.is_alive and not worker.is_draining for worker in workers)

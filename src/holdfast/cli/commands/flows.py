@@ -1,4 +1,4 @@
-"""The commands about flows: check, before a deploy."""
+"""The commands about flows: check, before a deploy; prune, what was over long ago."""
 
 import asyncio
 import sys
@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.terminal.arguments import JSON
-from holdfast.cli.terminal.output import print_json, print_text
+from holdfast.cli.terminal.arguments import JSON, STORE
+from holdfast.cli.terminal.cleanup import DRY_RUN
+from holdfast.cli.terminal.output import print_json, print_text, say
+from holdfast.cli.terminal.store import name_configured_store, rows_of_deletion
+from holdfast.enums import RunStatus
+from holdfast.quantities import parse_duration
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from holdfast.flows.replay_check import RunCheck
 
+_STATES = tuple(status.value for status in RunStatus if status.is_terminal)
 _MARKS = {"fits": "✓", "breaks": "✕", "unclear": "?"}
 
 
@@ -78,3 +85,58 @@ def _to_text(flow: str, found: "list[RunCheck]") -> str:
     if broken:
         lines.append("Put the change behind `if await ctx.changed(name)`: see docs/howto/version-a-flow.md.")
     return "\n".join(lines)
+
+
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="TIME", help="Runs that ended so long ago: 12h, 30d.")
+    ],
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state", metavar="STATE", help="Only these: completed, cancelled, failed; without it the first two."
+        ),
+    ] = None,
+    dry_run: DRY_RUN = False,
+    as_json: JSON = False,
+    store: STORE = None,
+) -> None:
+    """Delete runs of flows that were over long ago, each with its journal.
+
+    Failed runs can be retried, so they go only if you name them. A child stays as long as the run that began it can go
+    on.
+
+    Example: holdfast flows prune --older-than 30d --store shop.db
+    """
+    from datetime import timedelta
+
+    states = tuple(state or (RunStatus.COMPLETED.value, RunStatus.CANCELLED.value))
+    for name in states:
+        if name not in _STATES:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(_STATES)}.", param_hint="--state")
+    try:
+        age = timedelta(seconds=parse_duration(older_than))
+    except ValueError as error:
+        raise typer.BadParameter(f"{older_than!r} should be {error}.", param_hint="--older-than") from error
+    report = asyncio.run(_prune(age, states, is_dry_run=dry_run))
+    if as_json:
+        print_json(report)
+        return
+    for item in report["skipped"]:
+        say(f"{item['run_id']} stays: {item['error']['message']}")
+    count = len(report["deleted"])
+    runs = "1 run" if count == 1 else f"{count} runs"
+    print_text(f"{runs} would be deleted." if dry_run else f"{runs} deleted.")
+
+
+async def _prune(age: "timedelta", states: tuple[str, ...], *, is_dry_run: bool) -> dict[str, Any]:
+    from holdfast.flows.run_expiry import list_prunable, prune
+    from holdfast.runtime.stores import open_journal
+
+    async with open_journal(name_configured_store()) as journal:
+        rows = await list_prunable(journal, older_than=age, states=states)
+        if is_dry_run:
+            return {"dry_run": True, "deleted": [row.run_id for row in rows], "skipped": []}
+        deleted, staying = await prune(journal, rows, also=lambda run_id: rows_of_deletion(journal, run_id))
+    skipped = [{"run_id": run_id, "error": error.to_dict()} for run_id, error in staying.items()]
+    return {"dry_run": False, "deleted": deleted, "skipped": skipped}

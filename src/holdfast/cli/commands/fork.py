@@ -1,36 +1,61 @@
-"""The command fork: a new run from where another stood before a phase."""
+"""The command fork: a new run from where another stood before a phase, or a flow before a step."""
 
 from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.terminal.arguments import JSON, RUN_ID, YES, find_repository, find_run_id, get_user
+from holdfast.cli.commands.resume import drive_flow, find_definition
+from holdfast.cli.terminal.arguments import FLOWS, JSON, RUN_ID, STORE, YES, find_repository, find_run_id, get_user
+from holdfast.cli.terminal.output import EXIT_DONE, print_json, print_text
 from holdfast.cli.terminal.requirements import IMAGE, PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
+from holdfast.persistence.flow_listings import find_flow_run
 
 
 def fork(
     run_id: RUN_ID,
-    phase: Annotated[str, typer.Argument(metavar="PHASE", help="The phase to start with.")],
+    phase: Annotated[str, typer.Argument(metavar="PHASE", help="The phase to start with; of a flow the step's key.")],
     yes: YES = False,
     requirements: REQUIREMENTS = None,
     requirements_file: REQUIREMENTS_FILE = None,
     persona: PERSONA = None,
     image: IMAGE = None,
     unsandboxed: UNSANDBOXED = False,
+    flows: FLOWS = None,
     as_json: JSON = False,
+    store: STORE = None,
 ) -> None:
-    """Start a new run from where another stood before a phase, files included.
+    """Start a new run from where another stood before a phase, files included, or a flow before a step.
 
-    Other personas and requirements, and more images, apply to the new run, from that phase on.
+    Other personas and requirements, and more images, apply to the new run, from that phase on. A flow whose module is
+    named runs in this process; otherwise a server, worker or program that knows it takes it.
 
     Example: holdfast fork 3f2a implement --requirements "Add a --quiet flag instead"
     """
     import asyncio
 
     full_id = find_run_id(run_id)
+    if find_flow_run(full_id):
+        raise typer.Exit(_fork_flow(full_id, phase, flows, is_json=as_json))
     _check_phase(full_id, phase)
     change = read_change(requirements, requirements_file, personas=persona, images=image, is_unsandboxed=unsandboxed)
     raise typer.Exit(asyncio.run(_fork(full_id, phase, change, is_yes=yes, is_json=as_json)))
+
+
+def _fork_flow(run_id: str, key: str, modules: list[str] | None, *, is_json: bool) -> int:
+    import asyncio
+
+    from holdfast.cli.terminal.store import name_configured_store
+    from holdfast.flows.service.flow_fork import fork_flow
+
+    definition, _ = find_definition(run_id, modules)
+    handle = asyncio.run(fork_flow(run_id, key, store=name_configured_store()))
+    if definition is not None or modules:
+        return drive_flow(handle.run_id, modules, is_json=is_json)
+    if is_json:
+        print_json({"run_id": handle.run_id, "state": "pending", "error": None})
+    else:
+        print_text(f"run {handle.run_id} starts as soon as a server, worker or program that knows its flow takes it")
+    return EXIT_DONE
 
 
 def _check_phase(run_id: str, phase: str) -> None:

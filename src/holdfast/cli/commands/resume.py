@@ -1,10 +1,11 @@
 """The command resume: go on with a run that was interrupted, or that waited."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from holdfast.cli.terminal.arguments import JSON, RUN_ID, STORE, YES, find_run_id, get_user, is_interactive
+from holdfast.cli.terminal.arguments import FLOWS, JSON, RUN_ID, STORE, YES, find_run_id, get_user, is_interactive
 from holdfast.cli.terminal.flow_runs import print_question, read_flow
 from holdfast.cli.terminal.output import (
     EXIT_DONE,
@@ -22,6 +23,9 @@ from holdfast.cli.terminal.store import name_configured_store, read_events
 from holdfast.errors import ConfigInvalid, HoldfastError, RunPaused
 from holdfast.persistence.flow_listings import find_flow_run
 
+if TYPE_CHECKING:
+    from holdfast.flows.service.flow_registry import FlowDefinition
+
 
 def resume(
     run_id: RUN_ID,
@@ -34,18 +38,19 @@ def resume(
     persona: PERSONA = None,
     image: IMAGE = None,
     unsandboxed: UNSANDBOXED = False,
+    flows: FLOWS = None,
     as_json: JSON = False,
     store: STORE = None,
 ) -> None:
     """Continue a run that was interrupted, or that waited for you.
 
-    A flow goes on in this process; the setting flows names its module. Other personas or requirements, and more images,
-    start a new attempt of the phase that is running.
+    A flow goes on in this process; --flows, or the setting flows, names its module. Other personas or requirements, and
+    more images, start a new attempt of the phase that is running.
 
     Example: holdfast resume 3f2a
     """
     if find_flow_run(full_id := find_run_id(run_id)):
-        raise typer.Exit(_resume_flow(full_id, is_json=as_json))
+        raise typer.Exit(drive_flow(full_id, flows, is_json=as_json))
     options = {"accept_drift": True} if accept_drift else {}
     change = read_change(requirements, requirements_file, personas=persona, images=image, is_unsandboxed=unsandboxed)
     drive_on(run_id, "resume", is_yes=yes, is_json=as_json, change=change, **options)
@@ -99,23 +104,18 @@ async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
         return finish(end.result, is_json=is_json, is_interrupted=end.is_interrupted)
 
 
-def _resume_flow(run_id: str, *, is_json: bool) -> int:
-    """Run a flow on in this process, by its name among the modules of `[flows]`, and return the exit code."""
+def drive_flow(run_id: str, modules: list[str] | None, *, is_json: bool) -> int:
+    """Run a flow on in this process, by its name among the modules, and return the exit code."""
     import asyncio
 
-    from holdfast.config import load_config
     from holdfast.flows.run import run_flow
-    from holdfast.flows.service.flow_registry import find_flow, load_flows
     from holdfast.flows.typed_values.call_record import restore_call
-    from holdfast.runtime.records import Records
 
-    load_flows(load_config().flows)
-    created = Records(read_events(run_id)).created or {}
-    definition = find_flow(str(created.get("flow", "")))
+    definition, created = find_definition(run_id, modules)
     if definition is None:
         raise ConfigInvalid(
-            f"No module of the setting flows registers {created.get('flow')!r}, the flow of run {run_id}.",
-            hint='Name its module in the settings: [flows] modules = ["package.module"]',
+            f"No module that is named registers {created.get('flow')!r}, the flow of run {run_id}.",
+            hint='Name its module: --flows shop.py, or in the settings: [flows] modules = ["package.module"]',
         )
     args, kwargs = restore_call(definition.function, created)
     error: Exception | None = None
@@ -128,6 +128,17 @@ def _resume_flow(run_id: str, *, is_json: bool) -> int:
     except Exception as raised:  # the flow's own, which the journal has
         error = raised
     return _show_flow(run_id, error, is_json=is_json)
+
+
+def find_definition(run_id: str, modules: list[str] | None) -> "tuple[FlowDefinition | None, Mapping[str, Any]]":
+    """Find the flow of a run in these modules, or in those of `[flows]`, and return what the run was created with."""
+    from holdfast.config import load_config
+    from holdfast.flows.service.flow_registry import find_flow, load_flows
+    from holdfast.runtime.records import Records
+
+    load_flows(modules or load_config().flows)
+    created = Records(read_events(run_id)).created or {}
+    return find_flow(str(created.get("flow", ""))), created
 
 
 def _show_flow(run_id: str, error: Exception | None, *, is_json: bool) -> int:

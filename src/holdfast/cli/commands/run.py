@@ -104,7 +104,7 @@ def run(
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="Start then, such as 03:30 or 2026-12-24T18:00+01:00.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Leave the run to holdfast serve.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave the run to holdfast serve, or a worker.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Start a workflow on a repository.
@@ -141,7 +141,7 @@ def _describe_remedy(missing: "Sequence[Mapping[str, str]]") -> str:
     """Say what to do for the first that lacks a key, else for the first."""
     entry = next((entry for entry in missing if entry["finding"] == f"{entry['thing']} is not set"), None)
     remedy = missing[0]["remedy"] if entry is None else f"Set a key: export {entry['thing']}=…"
-    return f"{remedy}   Who is ready: holdfast personas list"
+    return f"{remedy}   Who is ready: holdfast personas list."
 
 
 def _rehearsal_command(request: _RunOptions) -> str:
@@ -194,12 +194,13 @@ async def _create(request: _RunOptions) -> int:
     opened = open_engine(
         repo=request.folder, is_starting=True, is_simulated=request.is_simulated, consents=consents, agreed=agreed
     )
-    async with opened as (engine, _db, _config):
+    async with opened as (engine, db, _config):
+        who = "holdfast serve" if db.path is not None else "a worker"
         run_id = await engine.create(template, repo_path=request.repo, **request.options)
     if request.is_json:
         print_json({"run_id": run_id, "state": "pending"})
     due_at = request.options["order"].due_at
-    say(f"Run {run_id} waits for holdfast serve{f', which starts it at {due_at}' if due_at else ''}.")
+    say(f"Run {run_id} waits for {who}{f', which starts it at {due_at}' if due_at else ''}.")
     say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
     return 0
 

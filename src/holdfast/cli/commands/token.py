@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from holdfast.errors import ConfigInvalid
 from holdfast.presentation.format import moment
 
 if TYPE_CHECKING:
+    from holdfast.persistence.access import Revocation
     from holdfast.persistence.db import Database
     from holdfast.runtime.journal import Journal
 
@@ -32,11 +32,11 @@ def create(
     from holdfast.enums import Role
 
     if role not in list(Role):
-        raise ConfigInvalid(f"{role!r} is no role.", hint=f"Use one of {', '.join(Role)}.", key="--role")
+        raise typer.BadParameter(f"{role!r} is no role. Use one of {', '.join(Role)}.", param_hint="--role")
     if not name.strip() or not name.isprintable() or len(name) > 200:
-        raise ConfigInvalid("A token's name is 1 to 200 printable characters.", key="--name")
+        raise typer.BadParameter("A token's name is 1 to 200 printable characters.", param_hint="--name")
     if days is not None and not 0 < days <= 3650:
-        raise ConfigInvalid("A token works for up to 3650 days.", key="--days")
+        raise typer.BadParameter("A token works for up to 3650 days.", param_hint="--days")
     token_id, text = _with_journal(lambda _db, journal: _create(journal, name, role, days))
     if as_json:
         print_json({"id": token_id, "token": text})
@@ -89,9 +89,12 @@ def _standing(row: dict[str, str | None]) -> str:
 
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `token list` shows.")],
+    keep_children: Annotated[
+        bool, typer.Option("--keep-children", help="Leave the tokens that were made with it as they are.")
+    ] = False,
     as_json: JSON = False,
 ) -> None:
-    """Revoke a token. It stops working at once, with every login that began with it.
+    """Revoke a token. It stops working at once, with the tokens that were made with it, theirs, and all their logins.
 
     Example: holdfast token revoke 4be1c90a77f2
     """
@@ -99,11 +102,21 @@ def revoke(
     from holdfast.cli.terminal.output import print_json
     from holdfast.persistence.access import revoke_token
 
-    _with_journal(lambda _db, journal: revoke_token(journal, token_id, by=get_user()))
+    done = _with_journal(
+        lambda db, journal: revoke_token(db, journal, token_id, by=get_user(), keep_children=keep_children)
+    )
     if as_json:
-        print_json({"id": token_id, "state": "revoked"})
+        print_json({"id": token_id, "state": "revoked", "tokens": done.tokens, "sessions": done.sessions})
     else:
-        typer.echo(f"Token {token_id} is revoked.")
+        typer.echo(f"Token {token_id} is revoked. {_count_others(done)}".strip())
+
+
+def _count_others(done: "Revocation") -> str:
+    others = done.tokens - 1
+    parts = [f"{others} {'token' if others == 1 else 'tokens'} made with it"] if others > 0 else []
+    if done.sessions:
+        parts.append(f"{done.sessions} {'login' if done.sessions == 1 else 'logins'}")
+    return f"With it ended: {', '.join(parts)}." if parts else ""
 
 
 def _with_journal(work: "Callable[[Database, Journal], Awaitable[_T]]") -> _T:

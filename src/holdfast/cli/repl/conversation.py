@@ -14,7 +14,7 @@ from holdfast.cli.repl.view import TalkView
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.engine import OpenEngine
 from holdfast.cli.terminal.output import paint, plain
-from holdfast.cli.terminal.questions import ApprovalInput, find_question, notify_person, send_answer, show_question
+from holdfast.cli.terminal.questions import ApprovalInput, find_question, notify_of_question, send_answer, show_question
 from holdfast.engine.conversation.journal import (
     ROLE,
     Conversation,
@@ -190,7 +190,7 @@ class Talk:
         if self.question is None:
             return False
         if self._can_ask:
-            notify_person("holdfast: the agent asks you something")
+            notify_of_question(self.question)
             with contextlib.suppress(KeyboardInterrupt):  # in the pager: enough was read
                 show_question(self.question)
         return True

@@ -9,7 +9,7 @@ from holdfast.cli.commands.trust import agree
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.repl.conversation import Talk
 from holdfast.cli.terminal.arguments import get_user
-from holdfast.cli.terminal.drive import drive
+from holdfast.cli.terminal.drive import drive, restoring_interrupts
 from holdfast.cli.terminal.editor import review_text
 from holdfast.cli.terminal.output import finish, paint
 from holdfast.engine.conversation.journal import read_conversation
@@ -48,21 +48,22 @@ async def start_workflow(
 
 async def _run(talk: Talk, template: WorkflowTemplate, requirements: str) -> None:
     run_id = str(uuid.uuid4())
-    end = await drive(
-        talk.engine,
-        talk.db,
-        run_id,
-        lambda: talk.engine.run(
-            template,
-            repo_path=talk.repo,
-            base_branch=talk.branch,
-            requirements_md=requirements,
-            pre_allocated_run_id=run_id,
-            started_by=get_user(),
-        ),
-        phase_keys=[phase.key for phase in template.phases],
-        can_ask=True,
-    )
+    with restoring_interrupts():
+        end = await drive(
+            talk.engine,
+            talk.db,
+            run_id,
+            lambda: talk.engine.run(
+                template,
+                repo_path=talk.repo,
+                base_branch=talk.branch,
+                requirements_md=requirements,
+                pre_allocated_run_id=run_id,
+                started_by=get_user(),
+            ),
+            phase_keys=[phase.key for phase in template.phases],
+            can_ask=True,
+        )
     finish(end.result, is_json=False)
 
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from holdfast.cli.terminal.output import plain
 from holdfast.persistence.raw_sql import find_artifact_text
 from holdfast.presentation.format import moment
 from holdfast.presentation.values import describe_values
@@ -18,7 +19,7 @@ def summarize_approval(approval: dict[str, Any]) -> str:
         return f"what became of a call is not known: {describe_request(details)}"
     if approval["about"] == "tool":
         return describe_request(details)
-    return f"{details.get('artifact', '')} · {describe_change(details)}"
+    return plain(f"{details.get('artifact', '')} · {describe_change(details)}")
 
 
 def describe_change(details: dict[str, Any]) -> str:
@@ -36,14 +37,14 @@ def describe_request(details: dict[str, Any]) -> str:
         text = next(iter(values.values())) if len(values) == 1 else text
     else:
         text = " ".join(map(str, args)) if isinstance(args, list) else str(args or "")
-    return f"{_name_call(details)} {text}".strip()
+    return plain(f"{_name_call(details)} {text}".strip())
 
 
 def describe_request_in_full(details: dict[str, Any]) -> str:
     """Show the call that a question is about with all of its arguments, one below the other."""
     args = details.get("args") or details.get("argv")
     lines = describe_values(args) if args else []
-    return "\n".join([_name_call(details), *(f"  {line}" for line in lines)])
+    return plain("\n".join([_name_call(details), *(f"  {line}" for line in lines)]))
 
 
 def _name_call(details: dict[str, Any]) -> str:

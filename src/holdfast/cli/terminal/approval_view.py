@@ -149,7 +149,7 @@ def _call(facts: dict[str, Any]) -> Iterator[str]:
     args = details.get("args") or details.get("argv")
     if facts["about"] == "outcome":
         yield f"\n{IN_DOUBT}"
-    yield f"\n{paint(str(details.get('tool') or details.get('key') or ''), 'bold')}"
+    yield f"\n{paint(plain(str(details.get('tool') or details.get('key') or '')), 'bold')}"
     yield _indented("\n".join(describe_values(args)))
     yield f"\n  What the phase has changed so far: holdfast runs diff {facts['run_id'][:8]}"
 
@@ -183,7 +183,7 @@ def _answers(facts: dict[str, Any]) -> Iterator[str]:
         return
     causes = {action: text for action, (_label, text) in describe_choices(_to_question(facts)).items()}
     causes["change"] = "The agent calls it with these arguments instead."
-    causes["for_run"] = describe_grant(facts["shown"])
+    causes["for_run"] = plain(describe_grant(facts["shown"]))
     width = max(len(command) for command in commands.values())
     is_wide = shutil.get_terminal_size().columns >= width + max(map(len, causes.values())) + 4
     yield f"\n{paint('Answer', 'bold')}"

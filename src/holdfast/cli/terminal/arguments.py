@@ -38,6 +38,10 @@ def _use_store(store: str | None) -> str | None:
     return store
 
 
+FLOWS = Annotated[
+    list[str] | None,
+    typer.Option("--flows", metavar="MODULE", help="The module of the flow, or a file that ends in .py."),
+]
 STORE = Annotated[
     str | None,
     typer.Option(

@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from holdfast.agents.framework import importing_framework
@@ -13,7 +13,7 @@ from holdfast.cli.terminal.answer_input import plain_interrupts
 from holdfast.cli.terminal.arguments import get_user
 from holdfast.cli.terminal.output import say
 from holdfast.cli.terminal.progress import give_notice, progress_display
-from holdfast.cli.terminal.questions import ask, find_question, notify_person, send_answer
+from holdfast.cli.terminal.questions import ask, find_question, notify_of_question, notify_person, send_answer
 from holdfast.cli.terminal.run_view import RunView
 from holdfast.engine.results import RunResult
 from holdfast.engine.workflow_engine import WorkflowEngine
@@ -37,7 +37,8 @@ async def drive(
     """Start or continue a run with `act`, and show it until it ends or waits.
 
     With `can_ask` a person answers each approval here, and the run goes on. The run is paused while they think, so
-    whatever happens to this process then, the question stays.
+    whatever happens to this process then, the question stays. After a Ctrl-C that paused the run, the next one leaves
+    at once until the process ends, unless `restoring_interrupts`.
     """
     keys = list(phase_keys)
     after = db.store.read_heads([run_id]).get(run_id, 0)
@@ -51,7 +52,7 @@ async def drive(
             return DriveEnd(result, is_interrupted=True)
         if result.state is not RunStatus.PAUSED or result.waiting_for == "person":
             return DriveEnd(result)
-        notify_person(f"holdfast: run {run_id[:8]} waits for you ({result.waiting_for})")
+        _notify(run_id, result)
         if not can_ask or result.waiting_for not in ("approval", "outcome"):
             return DriveEnd(result)
         try:
@@ -62,6 +63,13 @@ async def drive(
         if not is_settled:
             return DriveEnd(result)
         act = lambda: engine.resume(run_id)  # noqa: E731
+
+
+def _notify(run_id: str, result: RunResult) -> None:
+    if (question := find_question(run_id)) is not None:
+        notify_of_question(question)
+    else:
+        notify_person(f"holdfast: run {run_id[:8]} waits for you ({result.waiting_for})")
 
 
 async def _settle(engine: WorkflowEngine, run_id: str) -> bool:
@@ -115,10 +123,23 @@ async def _stoppable(engine: WorkflowEngine, run_id: str, view: RunView) -> Asyn
             raise KeyboardInterrupt from None
         raise
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, previous)
+        # The second Ctrl-C may come when the run has just paused; as the loop handles it, it cancels what closes files.
+        if not pausing:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, previous)
         for waiting in pausing:
             waiting.cancel()
+
+
+@contextlib.contextmanager
+def restoring_interrupts() -> Iterator[None]:
+    """Let Ctrl-C mean after a run what it meant before, in a process that goes on."""
+    previous = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, previous)
 
 
 def leave(run_id: str) -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.enums import PauseReason, RunStatus
@@ -73,12 +74,22 @@ def paint_diff(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Replace everything a terminal would obey in a text that an agent wrote."""
+    """Replace everything a terminal would obey in a text that an agent wrote, or would show in another order."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in text)
 
 
+def to_json_text(data: Any, *, indent: int | None = None) -> str:
+    """Write data as JSON; what a terminal would obey, and what no text can hold, is written as its escape."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter == "\n" else json.dumps(letter)[1:-1] for letter in text)
+
+
 def print_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(to_json_text(data, indent=2) + "\n")
 
 
 def print_text(text: str = "") -> None:
@@ -144,7 +155,7 @@ def show_result(result: "RunResult") -> None:
     phases = [vars(phase) | {"status": phase_status(phase.state.value, state)} for phase in result.phases]
     print_text(table([phase_row(phase) for phase in phases]))
     if result.error:
-        print_text(f"  {result.error.code}: {result.error.message}\n  {result.error.hint}".rstrip())
+        print_text(plain(f"  {result.error.code}: {result.error.message}\n  {result.error.hint}".rstrip()))
     following = next_step(
         str(result.run_id), state, result.waiting_for, result.final_report_path, exhausted=result.exhausted
     )
@@ -204,10 +215,15 @@ def next_step(
     if state in (RunStatus.PAUSED, RunStatus.RUNNING):
         return f"Go on: holdfast resume {short}"
     if state == RunStatus.COMPLETED:
-        return f"See it: holdfast runs diff {short}   Take it: holdfast merge {short}\nReport: {report}"
+        return f"See it: holdfast runs diff {short}   Take it: holdfast merge {short}\nReport: {_describe_file(report)}"
     if state == RunStatus.FAILED:
         return f"Look: holdfast runs show {short}   Try again: holdfast retry {short}"
-    return f"Report: {report}" if report else ""
+    return f"Report: {_describe_file(report)}" if report else ""
+
+
+def _describe_file(path: str | None) -> str:
+    """Name a file that may be on the machine of whichever worker wrote it; its content is in the database too."""
+    return f"{path}{'' if path is None or Path(path).exists() else ', where the run was driven'}"
 
 
 def _find_waiting(run_id: str) -> str:
@@ -248,10 +264,11 @@ def table(
     terminal gets so many cells of a row on its first line, the next one on the second, and the others below it.
     """
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    cells = [[_to_cell(cell) for cell in row] for row in rows]
     if stacked and room is not None and room < _NARROW:
-        return "\n".join(_stack(row, stacked, room) for row in rows)
+        return "\n".join(_stack(row, stacked, room) for row in cells)
     lines = [[Cell(heading, "dim") for heading in headings]] if headings else []
-    lines += [[cell if isinstance(cell, Cell) else Cell(cell, "") for cell in row] for row in rows]
+    lines += cells
     if not lines:
         return ""
     widths = [max(len(row[column].text) for row in lines) for column in range(len(lines[0]))]
@@ -261,11 +278,14 @@ def table(
     return "\n".join(_to_line(row, widths, room) for row in lines)
 
 
-def _stack(row: Sequence[str | Cell], count: int, room: int) -> str:
+def _to_cell(cell: str | Cell) -> Cell:
+    return Cell(plain(cell), "") if isinstance(cell, str) else Cell(plain(cell.text), cell.tone)
+
+
+def _stack(cells: Sequence[Cell], count: int, room: int) -> str:
     """Write a row over several lines, so that nothing of it is cut off."""
     import textwrap
 
-    cells = [cell if isinstance(cell, Cell) else Cell(cell, "") for cell in row]
     lines = ["  ".join(paint(cell.text, cell.tone) for cell in cells[:count] if cell.text)]
     rest = " · ".join(cell.text for cell in cells[count + 1 :] if cell.text)
     for cell in (*cells[count : count + 1], Cell(rest, "dim")):

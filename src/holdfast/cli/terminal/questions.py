@@ -15,6 +15,7 @@ from holdfast.cli.terminal.output import paint, plain, say
 from holdfast.cli.terminal.pager import show_in_pager
 from holdfast.persistence.raw_sql import read_approvals
 from holdfast.presentation.values import describe_json
+from holdfast.runtime.run_fold.call_line import ask_about_call
 
 if TYPE_CHECKING:
     from holdfast.engine.workflow_engine import WorkflowEngine
@@ -189,12 +190,12 @@ def _parse_args(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _is_phase(question: dict[str, Any]) -> bool:
+def _is_phase(question: Mapping[str, Any]) -> bool:
     """Return whether a phase's result is in question, and not a call that an agent wants to make or may have made."""
     return not (isinstance(question["shown"], dict) and question["shown"].get("question"))
 
 
-def is_in_doubt(question: dict[str, Any]) -> bool:
+def is_in_doubt(question: Mapping[str, Any]) -> bool:
     """Return whether it is about a call of which nobody knows if it happened."""
     return bool(question["about"] == "outcome")
 
@@ -206,7 +207,7 @@ def show_question(question: dict[str, Any]) -> None:
         show_long(describe_request_in_full(details))
         return
     if not _is_phase(question):
-        say(f"\n{paint('◔ ' + str(details['question']), 'paused', sys.stderr)}\n")
+        say(f"\n{paint('◔ ' + plain(str(details['question'])), 'paused', sys.stderr)}\n")
         show_long(describe_request_in_full(details))
         return
     following = ", ".join(details.get("next") or []) or "the run's end"
@@ -235,6 +236,13 @@ def show_long(text: str) -> None:
         say("\n".join(f"  {line}" for line in lines))
     else:
         show_in_pager(text)
+
+
+def notify_of_question(question: Mapping[str, Any]) -> None:
+    """Notify with what is asked: the call itself, or the phase."""
+    is_call = not _is_phase(question) and not is_in_doubt(question) and isinstance(question["shown"], Mapping)
+    text = ask_about_call(question["shown"]) if is_call else f"{question['phase_key']} waits for you"
+    notify_person(f"holdfast: {text}")
 
 
 def notify_person(text: str) -> None:

@@ -169,4 +169,4 @@ def last_line(text: str) -> str:
 
 
 def _message(error: Any) -> str:
-    return str(error.get("message", "")) if isinstance(error, dict) else str(error or "")
+    return plain(str(error.get("message", "")) if isinstance(error, dict) else str(error or ""))

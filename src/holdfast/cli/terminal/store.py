@@ -9,7 +9,9 @@ from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import find_driven, find_run
 
 if TYPE_CHECKING:
+    from holdfast.runtime.checkpoint.base import Statement
     from holdfast.runtime.events import Event
+    from holdfast.runtime.journal import Journal
 
 _LOOK_S = 1.0
 
@@ -20,6 +22,17 @@ def name_configured_store() -> str:
 
     config = load_config()
     return config.database_url if config.database_path is None else str(config.database_path)
+
+
+def rows_of_deletion(journal: "Journal", run_id: str) -> "list[Statement]":
+    """Return what goes with a flow's run beside its journal: its positions, where a server has given it some."""
+    from holdfast.config import load_config
+    from holdfast.persistence.statements import forget_positions
+
+    if load_config().database_path is not None:
+        return []
+    (found,) = journal.store.read_rows("SELECT to_regclass('feed') IS NOT NULL", {})
+    return [forget_positions(run_id)] if found[0] else []
 
 
 def open_configured_store() -> Any:

@@ -59,12 +59,14 @@ def _summarize(patch: str) -> str:
 def read_diff(run_id: str, phase: str | None = None, *, with_artifacts: bool = False) -> str:
     """Return the change as git would print it. Raises `RunNotInState` for a phase that has handed nothing in."""
     from holdfast.config import load_config
-    from holdfast.engine.patch import read_patch
+    from holdfast.engine.patch import RecordedFiles, read_patch
 
     trees = _read_trees(run_id)
     try:
         template = find_template(run_id)
-        return read_patch(load_config().data_dir, run_id, trees, template, phase, with_own=with_artifacts)
+        return read_patch(
+            load_config().data_dir, RecordedFiles(run_id, trees, template), phase, with_own=with_artifacts
+        )
     except RunNotInState as error:
         error.hint = did_you_mean(phase or "", list(trees)).strip() or error.hint
         raise

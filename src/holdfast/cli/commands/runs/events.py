@@ -1,6 +1,5 @@
 """The command runs events: the journal of a run, for people as a transcript and for programs as it is."""
 
-import json
 import os
 import shutil
 import sys
@@ -12,7 +11,7 @@ import typer
 
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, STORE, find_run_id
-from holdfast.cli.terminal.output import paint, plain, print_text
+from holdfast.cli.terminal.output import paint, plain, print_text, to_json_text
 from holdfast.cli.terminal.store import open_configured_store, read_events, undriven_notice
 from holdfast.runtime.event_text import clean, describe_event
 from holdfast.runtime.events import Event, EventKind
@@ -58,7 +57,7 @@ def list_events(
     events = read_events(full_id, since if as_json else 0)
     if as_json:
         for event in filter(matches, events):
-            print_text(json.dumps(event.to_dict(), ensure_ascii=False))
+            print_text(to_json_text(event.to_dict()))
         return
     printer = EventPrinter()
     for event in _join_texts(events):
@@ -101,7 +100,7 @@ async def _follow(run_id: str, since: int, matches: Callable[[Event], bool], *, 
                 if not is_json:
                     printer.print(event, is_printed=is_printed)
                 elif is_printed:
-                    print_text(json.dumps(event.to_dict(), ensure_ascii=False))
+                    print_text(to_json_text(event.to_dict()))
                 sys.stdout.flush()
                 if event.is_terminal:
                     return

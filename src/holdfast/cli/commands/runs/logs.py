@@ -1,6 +1,5 @@
 """The command runs logs: what the commands, checks and coding agents of a run printed."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ import typer
 
 from holdfast.cli.lazy import did_you_mean
 from holdfast.cli.terminal.arguments import JSON, RUN_ID, find_run_id
-from holdfast.cli.terminal.output import paint, plain, print_text, say
+from holdfast.cli.terminal.output import paint, plain, print_text, say, to_json_text
 from holdfast.cli.terminal.store import open_configured_store, read_events, undriven_notice
 from holdfast.persistence.raw_sql import find_driven, read_phase_keys
 from holdfast.presentation.command_log import CommandCall, CommandLog
@@ -95,7 +94,7 @@ def read_spool(run_id: str, key: str, after: int = 0) -> tuple[str, int]:
 
 def _show(call: CommandCall, *, is_json: bool, is_driven: bool) -> None:
     if is_json:
-        print_text(json.dumps(_to_json(call, is_driven=is_driven), ensure_ascii=False))
+        print_text(to_json_text(_to_json(call, is_driven=is_driven)))
         return
     print_text(f"{_heading(call)} {paint(f'({_describe_end(call, is_driven=is_driven)})', _find_tone(call))}")
     _print_output(call.output)

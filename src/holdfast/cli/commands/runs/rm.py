@@ -8,7 +8,7 @@ from holdfast.cli.terminal.answer_input import confirm
 from holdfast.cli.terminal.arguments import JSON, STORE, find_run_id, is_interactive
 from holdfast.cli.terminal.cleanup import DRY_RUN, MANY, UNMERGED, run_cleanup, show_cleanup
 from holdfast.cli.terminal.output import EXIT_DONE, EXIT_FAILED, print_json, say
-from holdfast.cli.terminal.store import name_configured_store
+from holdfast.cli.terminal.store import name_configured_store, rows_of_deletion
 from holdfast.errors import HoldfastError
 from holdfast.persistence.flow_listings import find_flow_run
 
@@ -81,7 +81,7 @@ async def _delete_flows(run_ids: list[str]) -> list[dict[str, Any]]:
     async with open_journal(name_configured_store()) as journal:
         for run_id in run_ids:
             try:
-                await delete_in_journal(journal, run_id)
+                await delete_in_journal(journal, run_id, rows=rows_of_deletion(journal, run_id))
                 removed.append({"run_id": run_id, "error": None})
             except HoldfastError as error:
                 removed.append({"run_id": run_id, "error": error.to_dict()})

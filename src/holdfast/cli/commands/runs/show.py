@@ -1,5 +1,6 @@
 """The command runs show: progress, results and cost of one run, and what it waits for."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.commands.budget import find_exhausted
@@ -11,6 +12,7 @@ from holdfast.cli.terminal.output import (
     next_step,
     paint,
     phase_row,
+    plain,
     print_json,
     print_text,
     table,
@@ -61,7 +63,7 @@ def show_run(run_id: RUN_ID, as_json: JSON = False, store: STORE = None) -> None
     money += f" of ${limit / 1_000_000:.2f}" if limit is not None else ""
     waits = f" ({facts['pause_reason']})" if facts["pause_reason"] else ""
     print_text(f"{mark(state)} {paint(facts['workflow'], 'bold')} · {state}{waits} · {money}")
-    print_text(f"  {_describe(facts)}")
+    print_text(f"  {plain(_describe(facts))}")
     if facts["perhaps_paid_usd"]:
         print_text(f"  Calls that were perhaps paid, and how to settle them: holdfast budget {facts['run_id'][:8]}")
     if facts["estimated_usd"]:
@@ -70,21 +72,22 @@ def show_run(run_id: RUN_ID, as_json: JSON = False, store: STORE = None) -> None
     if order := _describe_order(facts):
         print_text(f"  {order}")
     if not is_over and facts["worktree_root"]:
-        print_text(f"  worktree {facts['worktree_root']}")
+        where = "" if Path(facts["worktree_root"]).is_dir() else ", where it is driven"
+        print_text(f"  worktree {facts['worktree_root']}{where}")
     if facts["sandbox"]:
         print_text(f"  {facts['sandbox']}")
     if requirements := facts["requirements_md"].strip():
-        print_text(f"  wanted: {requirements.splitlines()[0][:100]}")
+        print_text(f"  wanted: {plain(requirements.splitlines()[0][:100])}")
     for image in facts["images"]:
-        print_text(f"  with {image}")
+        print_text(f"  with {plain(image)}")
     print_text()
     print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
     if isinstance(facts["error"], dict):
-        print_text(f"\n  {facts['error'].get('code')}: {facts['error'].get('message')}")
+        print_text(plain(f"\n  {facts['error'].get('code')}: {facts['error'].get('message')}"))
         if facts["pause_reason"] == "provider":
-            print_text(f"  {facts['error'].get('hint')}")
+            print_text(plain(f"  {facts['error'].get('hint')}"))
     if facts["pause_reason"] == "stalled":
-        print_text(f"\n  {find_diagnosis(facts['run_id'])}")
+        print_text(f"\n  {plain(find_diagnosis(facts['run_id']))}")
     waiting = [item for item in facts["approvals"] if item["state"] == "pending" and not is_over]
     for item in waiting:
         print_text(f"\n◔ Phase {item['phase_key']} waits for you: {summarize_approval(item)}{describe_deadline(item)}")
