@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.errors import EventTimeout, HoldfastError, RunCancelled, RunPaused
-    from holdfast.flows.answers import cancel_flow, decide
+    from holdfast.flows.answers import cancel_flow, decide, retry_flow
     from holdfast.flows.context import Context, Decision
     from holdfast.flows.decorated_step import step
     from holdfast.flows.follower import follow
     from holdfast.flows.operations.event_wait import send_event
     from holdfast.flows.run import run_flow
     from holdfast.flows.service.embedded_runtime import Runtime
+    from holdfast.flows.service.flow_fork import fork_flow
     from holdfast.flows.service.flow_registry import flow
     from holdfast.flows.service.handle import FlowHandle, get_flow
     from holdfast.flows.service.start import start_flow
@@ -36,8 +37,10 @@ __all__ = [
     "decide",
     "flow",
     "follow",
+    "fork_flow",
     "get_flow",
     "register_codec",
+    "retry_flow",
     "run_flow",
     "send_event",
     "start_flow",
@@ -61,14 +64,20 @@ _HOMES = {
     "decide": "flows.answers",
     "flow": "flows.service.flow_registry",
     "follow": "flows.follower",
+    "fork_flow": "flows.service.flow_fork",
     "get_flow": "flows.service.handle",
     "register_codec": "flows.typed_values.value_codec",
+    "retry_flow": "flows.answers",
     "run_flow": "flows.run",
     "send_event": "flows.operations.event_wait",
     "start_flow": "flows.service.start",
     "step": "flows.decorated_step",
     "step_key": "runtime.step",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

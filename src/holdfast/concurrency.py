@@ -6,7 +6,7 @@ result. So nothing here relies on the work to end when it is cancelled: it is ca
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -75,6 +75,53 @@ async def cancel_within(tasks: Collection["asyncio.Future[Any]"], seconds: float
 def _forget_outcome(task: "asyncio.Future[Any]") -> None:
     if not task.cancelled():
         task.exception()  # read, so that the loop does not report it as lost
+
+
+class ExclusiveGroups:
+    """Lets work of one group run side by side, and never beside work of another group.
+
+    Whoever waits goes before those of the running group that come later, so that no group waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._group = ""
+        self._running = 0
+        self._queue: list[tuple[str, asyncio.Event]] = []
+
+    @contextlib.asynccontextmanager
+    async def running(self, group: str) -> AsyncIterator[None]:
+        if self._queue or (self._running and self._group != group):
+            turn = (group, asyncio.Event())
+            self._queue.append(turn)
+            try:
+                await turn[1].wait()
+            except BaseException:
+                if turn in self._queue:
+                    self._queue.remove(turn)
+                else:
+                    self._leave()  # its turn had come already
+                self._admit()
+                raise
+        else:
+            self._enter(group)
+        try:
+            yield
+        finally:
+            self._leave()
+            self._admit()
+
+    def _enter(self, group: str) -> None:
+        self._group = group
+        self._running += 1
+
+    def _leave(self) -> None:
+        self._running -= 1
+
+    def _admit(self) -> None:
+        while self._queue and (not self._running or self._queue[0][0] == self._group):
+            group, turn = self._queue.pop(0)
+            self._enter(group)
+            turn.set()
 
 
 class DeadlinePassed(TimeoutError):

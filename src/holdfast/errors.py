@@ -54,8 +54,18 @@ class HoldfastError(Exception):
         """Return the message and the hint: a traceback, a log and `print(error)` say what to do, too."""
         return f"{self.message} {self.hint}".rstrip()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle an error as it is: many take arguments that its message alone does not give back."""
+        return _restore, (type(self), self.args, self.__dict__)
+
     def to_dict(self) -> dict[str, Any]:
         return {"code": self.code, "error_class": self.error_class.value, "message": self.message, "hint": self.hint}
+
+
+def _restore(kind: type[HoldfastError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> HoldfastError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
 
 
 class ExtraMissing(HoldfastError, ImportError):

@@ -1,13 +1,18 @@
 """The checks of a machine: a sound database is called sound, a damaged one is not."""
 
 import asyncio
+import re
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from tests.support.postgres_server import fresh_schema
 
 from holdfast.config import Config, load_config
 from holdfast.doctor import check_all
+from holdfast.persistence import doctor_queries
 from holdfast.persistence.db import Database
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.runtime.events import create_event
@@ -19,14 +24,17 @@ from holdfast.workspace.commands import sandbox_probe
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setenv("HOLDFAST_DATA_DIR", str(tmp_path))
     config = load_config()
+    init_schema(config)
+    return config
 
+
+def init_schema(config: Config) -> None:
     async def make() -> None:
         db = Database(config.database_url)
         await db.init_schema()
         await db.dispose()
 
     asyncio.run(make())
-    return config
 
 
 def look(config: Config) -> dict[str, tuple[str, str]]:
@@ -39,6 +47,19 @@ def test_a_database_with_big_values_is_sound(config: Config) -> None:
     store.close()
 
     assert look(config)["database"][0] == "good"
+
+
+def test_a_clock_that_is_not_the_databases_is_found(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fresh_schema(postgres_url) as url:
+        config = load_config(data_dir=tmp_path, database_url=url)
+        init_schema(config)
+        assert look(config)["clock"][0] == "good"
+        monkeypatch.setattr(doctor_queries, "time", SimpleNamespace(time=lambda: time.time() + 3600))
+        state, found = look(config)["clock"]
+    assert state == "warning"
+    assert re.fullmatch(r"it is 3[56]\d\d s ahead of the database's", found)
 
 
 def test_a_damaged_page_is_found(config: Config) -> None:

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from holdfast.concurrency import Deadline, DeadlinePassed, cancel_within
+from holdfast.concurrency import Deadline, DeadlinePassed, ExclusiveGroups, cancel_within
 
 
 class Stubborn:
@@ -93,3 +93,52 @@ async def test_a_cancellation_that_was_lost_is_sent_again() -> None:
     assert await cancel_within((task,), 60, again_s=0.01)
     assert task.cancelled()
     assert lost == [1]
+
+
+async def test_groups_run_side_by_side_within_and_never_with_each_other() -> None:
+    groups, order = ExclusiveGroups(), list[str]()
+    gates = {name: asyncio.Event() for name in ("a1", "a2", "b1", "a3")}
+
+    async def work(name: str) -> None:
+        async with groups.running(name[0]):
+            order.append(name)
+            await gates[name].wait()
+
+    tasks = {name: asyncio.create_task(work(name)) for name in gates}
+    await asyncio.sleep(0)
+    assert order == ["a1", "a2"]
+    gates["a1"].set()
+    await tasks["a1"]
+    assert order == ["a1", "a2"], "b waits for all of a, and the third of a for b, which came first"
+    gates["a2"].set()
+    await tasks["a2"]
+    gates["b1"].set()
+    await tasks["b1"]
+    gates["a3"].set()
+    await tasks["a3"]
+
+    assert order == ["a1", "a2", "b1", "a3"]
+
+
+@pytest.mark.parametrize("is_its_turn", [False, True])
+async def test_whoever_is_cancelled_in_the_queue_holds_nobody_up(is_its_turn: bool) -> None:
+    groups, gate = ExclusiveGroups(), asyncio.Event()
+
+    async def work(group: str, may_end: asyncio.Event) -> None:
+        async with groups.running(group):
+            await may_end.wait()
+
+    first = asyncio.create_task(work("a", gate))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(work("b", asyncio.Event()))
+    third = asyncio.create_task(work("c", gate))
+    await asyncio.sleep(0)
+    if is_its_turn:
+        gate.set()
+        await first
+    second.cancel()
+    gate.set()
+
+    await asyncio.gather(first, third)
+    with pytest.raises(asyncio.CancelledError):
+        await second

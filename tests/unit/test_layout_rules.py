@@ -250,7 +250,3 @@ def test_folders_and_modules_have_a_size() -> None:
     assert sizes("engine/merge.py", 401) == ["engine/merge.py:1: 401 lines, at most 400"]
     assert sizes("engine/merge.py", 24) == ["engine/merge.py:1: 24 lines are too few for a module of its own"]
     assert sizes("engine/merge.py", 400) == sizes("engine/merge.py", 25) == sizes("api/routes/health.py", 5) == []
-
-
-def test_the_package_has_no_findings() -> None:
-    assert rules.main() == 0

@@ -30,6 +30,7 @@ class TokenItem(BaseModel):
     role: Role
     created_at: str
     created_by: str
+    made_with: str | None = Field(description="The id of the token that it was made with, if it was made with one.")
     expires_at: str | None
     last_used_at: str | None
     revoked_at: str | None
@@ -46,6 +47,14 @@ class CreatedToken(BaseModel):
     id: str
     token: str = Field(description="Shown this once.")
     expires_at: str | None = Field(description="No later than the end of the token that made it.", examples=[None])
+
+
+class RevokedToken(BaseModel):
+    """How many tokens and sessions stopped working; none if all of them had before."""
+
+    id: str
+    tokens: int
+    sessions: int
 
 
 class SessionInfo(BaseModel):

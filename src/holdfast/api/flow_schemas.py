@@ -55,6 +55,7 @@ class FlowQuestionItem(BaseModel):
     show: Any
     digest: str = Field(description="Of what is shown; an answer with it counts for nothing else.")
     requested_at: str | None
+    deadline_at: str | None = Field(default=None, description="Until when it can be answered, if not for ever.")
 
 
 class FlowDetail(FlowItem):

@@ -92,12 +92,19 @@ def _describe(row: FlowRow, fields: Mapping[str, Any], error: Mapping[str, Any] 
 
 
 def _find_refusals(row: FlowRow, role: Role) -> dict[str, str | None]:
-    """Say why each verb of a workflow run would be refused for a flow: it only knows an end."""
+    """Say why each verb of a workflow run would be refused for a flow: it knows an end, and another try."""
     too_low = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
     over = f"The run is {row.status}." if RunStatus(row.status).is_terminal else None
     of_workflows = "This is for runs of workflows; a flow goes on by itself."
-    verbs = ("resume", "pause", "retry", "fork", "merge", "top_up")
-    return {**dict.fromkeys(verbs, of_workflows), "abort": too_low or over}
+    verbs = ("resume", "pause", "merge", "top_up")
+    not_failed = None if row.status == RunStatus.FAILED else f"The run is {row.status}."
+    driven = f"Run {row.parent_run_id} drives it: retry that one." if row.parent_run_id else None
+    return {
+        **dict.fromkeys(verbs, of_workflows),
+        "abort": too_low or over,
+        "retry": too_low or not_failed or driven,
+        "fork": too_low,
+    }
 
 
 def to_approval_id(run_id: str, key: str) -> str:
@@ -120,6 +127,7 @@ def to_flow_approval(run_id: str, flow: str, question: FlowQuestion) -> Approval
         digest=question.digest,
         requested_at=str(to_time(question.requested_at)),
         decided_at=to_time(question.answered_at),
+        deadline_at=to_time(question.deadline_at),
         action=None if action is None else str(action),
         comment=str(answer.get("comment") or ""),
         decided_by=str(answer.get("by") or ""),

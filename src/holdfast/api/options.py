@@ -28,4 +28,6 @@ class ServerOptions:
     idempotency_days: float = 30.0
     clean_every_s: float = 3600.0
     login_attempts_per_minute: int = 10
+    wrong_tokens_per_minute: int = 100
+    """Of programs, whose tokens nobody can guess: a client with an old one is told so, a flood is slowed down."""
     max_queued_events: int = 1000

@@ -5,22 +5,31 @@ Rule: an agent wrote these. They are never sent as something a browser would run
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, Field
 
 from holdfast.api.server.server import Server
-from holdfast.engine.patch import UNFINISHED, find_unfinished, order_trees, read_patch
+from holdfast.engine.patch import (
+    UNFINISHED,
+    RecordedFiles,
+    find_artifact_paths,
+    find_unfinished,
+    order_trees,
+    own_paths,
+    read_patch,
+)
 from holdfast.engine.run.load import get_run
 from holdfast.engine.run.local_files import bring_files
 from holdfast.enums import RunStatus
-from holdfast.errors import ArtifactNotFound
+from holdfast.errors import ArtifactNotFound, WorkspaceError
 from holdfast.persistence.models import ArtifactRow
 from holdfast.persistence.runs import StoredRun, read_artifacts
 from holdfast.presentation.diff import DiffLine, FileDiff, Pair, compare, parse_patch, to_pairs
 from holdfast.presentation.diff_marks import add_marks, is_generated
 from holdfast.presentation.format import plural
+from holdfast.workspace import find_cut, open_workspace
 
 
 class LeftOutItem(BaseModel):
@@ -46,18 +55,36 @@ class ChangedFile(BaseModel):
 
 class Changes(BaseModel):
     summary: str = Field(default="", description="How much changed, in words.", examples=["3 files, +120 −4"])
+    cut: str = Field(default="", description="What of it is missing here, in words; nothing if it is whole.")
     files: list[ChangedFile]
     left_out: list[LeftOutItem] = Field(
         default_factory=list, description="What is no part of the result, because set-up made it or it was copied in."
     )
 
 
-def to_changes(patch: str, *, is_split: bool) -> Changes:
-    files = parse_patch(patch)
+def to_changes(patch: str, own: Sequence[str] = (), *, is_split: bool) -> Changes:
+    """Take a patch apart; of the engine's own files, which fit the globs `own`, the summary says only how many."""
+    files = parse_patch(patch, own)
     add_marks(files)
-    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
-    summary = f"{plural(len(files), 'file')}, +{added:,} −{removed:,}"
-    return Changes(summary=summary, files=[_to_file(file, is_split=is_split) for file in files])
+    missing = find_cut(patch)
+    cut = f"This is not all: {missing:,} characters of the change are not kept with the question." if missing else ""
+    return Changes(summary=_summarize(files), cut=cut, files=[_to_file(file, is_split=is_split) for file in files])
+
+
+def _summarize(files: Sequence[FileDiff]) -> str:
+    theirs = [file for file in files if not file.is_own]
+    added, removed = sum(file.added for file in theirs), sum(file.removed for file in theirs)
+    changed = f"{plural(len(theirs), 'file')}, +{added:,} −{removed:,}"
+    return changed + (f", and {plural(count, 'artifact')}" if (count := len(files) - len(theirs)) else "")
+
+
+def find_own(server: Server, stored: StoredRun) -> list[str]:
+    """Return the engine's own files of a run as globs; of a run without a workspace here, none."""
+    definition = stored.template.definition if stored.template else None
+    try:
+        return own_paths(open_workspace(server.config.data_dir, stored.run.id), find_artifact_paths(definition))
+    except WorkspaceError:
+        return []
 
 
 def to_comparison(path: str, before: str, after: str) -> Changes:
@@ -117,8 +144,15 @@ async def read_trees(server: Server, stored: StoredRun) -> dict[str, str]:
 
 
 def read_stored_patch(
-    server: Server, stored: StoredRun, trees: Mapping[str, str], phase: str | None, *, with_own: bool
+    server: Server,
+    stored: StoredRun,
+    trees: Mapping[str, str],
+    phase: str | None,
+    *,
+    with_own: bool,
+    with_renames: bool = False,
 ) -> str:
     """Read the patch of a run. Raises what `read_patch` raises."""
     definition = stored.template.definition if stored.template else None
-    return read_patch(server.config.data_dir, stored.run.id, trees, definition, phase, with_own=with_own)
+    files = RecordedFiles(stored.run.id, trees, definition)
+    return read_patch(server.config.data_dir, files, phase, with_own=with_own, with_renames=with_renames)

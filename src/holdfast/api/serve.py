@@ -4,7 +4,7 @@ import getpass
 import logging
 import socket
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import uvicorn
@@ -17,7 +17,7 @@ from holdfast.api.options import LOOPBACK_NAMES, ServerOptions
 from holdfast.api.server.log_limit import limit_repeats
 from holdfast.config import Config
 from holdfast.enums import Role
-from holdfast.errors import ConfigInvalid
+from holdfast.errors import ConfigInvalid, HoldfastError
 from holdfast.keys import hide_environment
 
 _STREAM_GRACE_S = 3  # for requests under way; streams are ended before, and their clients come back
@@ -26,12 +26,15 @@ _STREAM_GRACE_S = 3  # for requests under way; streams are ended before, and the
 class GracefulServer(uvicorn.Server):
     """Announces itself when signals reach it, and ends the streams first when it is told to stop."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], Awaitable[None]] | None = None) -> None:
         super().__init__(config)
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._announce()  # not before: Ctrl-C from somebody who read it would meet a loop that is half made
+        # Here, and not in the app's own start: what cannot be opened is said in one line, and nothing was announced.
+        await self.config.app.state.holder.get()  # type: ignore[union-attr]
+        if self._announce is not None:  # not before: Ctrl-C from who read it would meet a loop that is half made
+            await self._announce()
         await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -59,11 +62,15 @@ def run_server(
     listening = _listen(host, port)
     here = f"http://{_reachable(name_in_url)}:{listening.getsockname()[1]}/"
 
-    def announce() -> None:
+    async def announce() -> None:
         say(f"holdfast serves {here}")
         link = here
         if options.has_auth:
-            code = app.state.access.links.create(Identity(_user(), Role.ADMIN))
+            try:
+                server = await app.state.holder.get()
+                code = await app.state.access.create_link(server, Identity(_user(), Role.ADMIN))
+            except HoldfastError:
+                return  # the app meets the same when it starts, and says so
             link = f"{here}login?code={code}"
             say(f"Log in once, within 15 minutes: {link}")
         if opens_browser:

@@ -36,6 +36,8 @@ class History:
     """Keys of the template's commands that were started and have no outcome."""
     agent_commands: set[str] = field(default_factory=set)
     """The same of the agents' commands, as the spool knows them."""
+    unfenced: set[str] = field(default_factory=set)
+    """Commands that run here, that another machine would run again by itself, and that nothing contains."""
     left_commands: set[str] = field(default_factory=set)
     """Commands of attempts that a change to the run ended, as the spool knows them: they are to be stopped."""
     reservations: dict[str, str] = field(default_factory=dict)

@@ -30,19 +30,25 @@ _MOST_NAMED = 5
 _REASONS = {"setup": "Left out, made by setup", "copy": "Left out, copied in"}
 
 
+@dataclass(frozen=True)
+class RecordedFiles:
+    """What a run left: the files at the end of each phase, in the order of their ends, and the stored template."""
+
+    run_id: str
+    trees: Mapping[str, str]
+    definition: Any
+
+
 def read_patch(
     data_dir: Path,
-    run_id: str,
-    trees: Mapping[str, str],
-    definition: Any,
+    files: RecordedFiles,
     phase: str | None = None,
     *,
     with_own: bool = False,
+    with_renames: bool = False,
 ) -> str:
-    """Return the change as `git apply` takes it. Raises `RunNotInState` for a phase that has handed nothing in.
-
-    `trees` are the files at the end of each phase, in the order of their ends; `definition` is the stored template.
-    """
+    """Return the change as `git apply` takes it. Raises `RunNotInState` for a phase that has handed nothing in."""
+    run_id, trees, definition = files.run_id, files.trees, files.definition
     keys = list(trees)
     if phase is not None and phase not in keys:
         hint = f"There are snapshots of {', '.join(keys) or 'no phase yet'}."
@@ -55,19 +61,10 @@ def read_patch(
     own = () if with_own else own_paths(workspace, find_artifact_paths(definition))
     setup = read_setup(workspace)
     if not setup.made:
-        return diff(workspace.repo, before, trees[keys[place]], without=own)
+        return diff(workspace.repo, before, trees[keys[place]], without=own, with_renames=with_renames)
     # As the commits of a merge would have it: what a phase changes of it is the phase's from there on.
     cleaned = [leave_out(workspace, tree, own, setup=setup) for tree in (before, trees[keys[place]])]
-    return diff(workspace.repo, *cleaned)
-
-
-@dataclass(frozen=True)
-class RecordedFiles:
-    """What a run left: as for `read_patch`."""
-
-    run_id: str
-    trees: Mapping[str, str]
-    definition: Any
+    return diff(workspace.repo, *cleaned, with_renames=with_renames)
 
 
 def compare_results(data_dir: Path, first: RecordedFiles, second: RecordedFiles) -> str:

@@ -167,7 +167,13 @@ def read_verdict(content: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     verdict = value.get("verdict") if isinstance(value, dict) else None
-    return verdict[:_VERDICT_CHARS] if isinstance(verdict, str) else None
+    # An agent wrote it: it may hold what no row can.
+    return _to_line(verdict)[:_VERDICT_CHARS] if isinstance(verdict, str) else None
+
+
+def _to_line(text: str) -> str:
+    """Return a text without what would begin another line of the report, or is no text at all."""
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def _approval_facts(row: ApprovalRow) -> dict[str, Any]:
@@ -205,7 +211,7 @@ def _changed_files(about: Reported, phases: Mapping[str, RunPhaseRow]) -> list[d
         has_setup = about.template is None or bool(about.template.setup) or about.run.forked_from is not None
         of_setup = read_setup(workspace).find_unchanged(workspace, str(done[-1].tree)) if has_setup else set()
         return [
-            {"path": file.path, "added": file.added, "removed": file.removed}
+            {"path": file.path.encode(errors="replace").decode(), "added": file.added, "removed": file.removed}
             for file in summary.files
             if not is_named(own, file.path) and file.path not in of_setup
         ]
@@ -263,7 +269,7 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         lines += [f"- {_decision(item)}" for item in report["approvals"]]
     if report["files"]:
         lines += ["", "## Changed files", ""]
-        lines += [f"- `{file['path']}` (+{file['added']} −{file['removed']})" for file in report["files"]]
+        lines += [f"- `{_to_line(file['path'])}` (+{file['added']} −{file['removed']})" for file in report["files"]]
     if report["requirements"]:
         lines += ["", "## What was wanted", "", report["requirements"]]
     return "\n".join(lines).rstrip() + "\n"

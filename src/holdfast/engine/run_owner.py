@@ -5,6 +5,7 @@ Rule: whoever claims looks again. What was read before the claim may have been t
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from holdfast.engine.approvals.questions import Subject
 from holdfast.engine.conversation.driver import ConversationDriver
 from holdfast.engine.history import History
 from holdfast.engine.phase.attempt import current_subject
-from holdfast.engine.phase.commands import stop_commands, stop_left_commands
+from holdfast.engine.phase.commands import stop_commands, stop_left_commands, stop_unfenced_commands
 from holdfast.engine.report import Reported, write_report
 from holdfast.engine.run.carrier import open_carrier
 from holdfast.engine.run.driver import RunDriver
@@ -25,7 +26,7 @@ from holdfast.engine.run.stop import Paused, finish, pause_for_person
 from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
 from holdfast.enums import RunStatus
-from holdfast.errors import HoldfastError, LeaseLost, RunMetadataMissing, RunWaits, TemplateLoadFailed
+from holdfast.errors import HoldfastError, LeaseLost, RunMetadataMissing, RunWaits, StoreUnavailable, TemplateLoadFailed
 from holdfast.persistence.admission import admit
 from holdfast.persistence.carried_files import find_base
 from holdfast.persistence.db import Database
@@ -41,6 +42,8 @@ from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Stopped
 from holdfast.runtime.stores import open_journal
 from holdfast.workspace import SandboxProbe, find_place, open_workspace
+
+_LEASE_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -108,27 +111,39 @@ class RunOwner:
         """Drive, and end the run's commands as soon as it is heard that another process has it: it runs its own."""
         task = asyncio.current_task()
         assert task is not None
-        lost: list[LeaseLost] = []
+        lost: list[HoldfastError] = []
 
-        def on_loss() -> None:
-            lost.append(LeaseLost(f"Run {scope.run_id!r} was taken over by another process.", run_id=scope.run_id))
-            scope.log.stop(lost[0])
+        def give_up(error: HoldfastError) -> None:
+            lost.append(error)
+            scope.log.stop(error)
             task.cancel()
 
+        def on_loss() -> None:
+            give_up(LeaseLost(f"Run {scope.run_id!r} was taken over by another process.", run_id=scope.run_id))
+
+        async def give_up_unfenced() -> None:
+            await _wait_until_unfenced(scope)
+            give_up(StoreUnavailable("A command was ended: another machine may run it again, as its persona says."))
+
         self.logs[scope.run_id] = scope.log
+        watching = asyncio.create_task(give_up_unfenced())
         try:
             with scope.journal.watching_for_loss(scope.log.claim, on_loss):
                 await driver.drive()
         except asyncio.CancelledError:
             if not lost or task.uncancel() > 0:
                 raise
-            await stop_commands(scope)
+            if isinstance(lost[0], LeaseLost):
+                await stop_commands(scope)
+            else:
+                await stop_unfenced_commands(scope)
             raise Stopped(lost[0]) from None
         except Stopped as stopped:
             if isinstance(stopped.error, LeaseLost):
                 await stop_commands(scope)
             raise
         finally:
+            watching.cancel()
             self.logs.pop(scope.run_id, None)
 
     def drain(self, run_id: str) -> bool:
@@ -200,3 +215,20 @@ class RunOwner:
             )
         except (HoldfastError, KeyError, OSError):
             return None
+
+
+async def _wait_until_unfenced(scope: RunScope) -> None:
+    """Wait until this process has not heard for a whole lease that the run is its own, and a command runs that another
+    machine may begin again from then on. Never returns where runs are held without leases."""
+    leases, lease_s = scope.journal.store.leases, scope.journal.store.lease_s
+    silent_since: float | None = None
+    while True:
+        await asyncio.sleep(_LEASE_LOOK_S)
+        if leases is None or lease_s is None or leases.is_holding:
+            silent_since = None
+            continue
+        # It is known to hold for two thirds of a lease after each renewal.
+        silent_since = silent_since or time.monotonic()
+        is_over = time.monotonic() - silent_since >= lease_s / 3
+        if is_over and scope.history.unfenced:
+            return

@@ -18,12 +18,13 @@ from holdfast.errors import HoldfastError, SchemaInvalid, SchemaNotFound, StoreE
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow
 from holdfast.persona import AgentPersona
+from holdfast.runtime.clock import wall_time
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.failures import describe_error
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
 from holdfast.workflow import Phase, WorkflowTemplate
-from holdfast.workspace import SandboxProbe, Workspace
+from holdfast.workspace import SandboxProbe, Workspace, is_running, write_tree
 
 _T = TypeVar("_T")
 
@@ -68,8 +69,13 @@ class RunScope:
     tree_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     current_tree: str = ""
     """The files as the last call of this turn left them; nothing where a look at the files must say."""
+    earlier_commands: frozenset[str] = field(init=False)
+    """Of the agents' commands those that were in flight when this process took the run over; they may be long over."""
     find_sandbox: Callable[[], SandboxProbe] = probe_once
     """Says what can contain commands on this machine."""
+
+    def __post_init__(self) -> None:
+        self.earlier_commands = frozenset(self.history.agent_commands)
 
     @property
     def run_id(self) -> str:
@@ -90,6 +96,17 @@ class RunScope:
 
     def persona_of(self, phase: Phase) -> AgentPersona:
         return self.personas[phase.role]
+
+    def record_tree(self) -> dict[str, str]:
+        """Record the files as a tree, for a caller that holds the lock; nothing while a command of an agent runs.
+
+        Git reads the files as the user: a command that changes a folder into a link at the right moment would have it
+        read what lies outside. The last of several commands records what all of them have left.
+        """
+        for key in tuple(self.history.agent_commands):
+            if key not in self.earlier_commands or is_running(key, spool_dir=self.spool_dir):
+                return {}
+        return {"tree": write_tree(self.place).tree_id}
 
     async def on_disk(self, work: Callable[[], _T]) -> _T:
         """Do the engine's own work on files and git in a thread, one piece at a time.
@@ -140,4 +157,5 @@ def error_facts(error: BaseException) -> dict[str, str]:
 
 
 def utc_now() -> datetime:
-    return datetime.now(UTC)
+    """Return the time by the clock that all machines of a database share."""
+    return datetime.fromtimestamp(wall_time(), UTC)

@@ -21,6 +21,7 @@ from holdfast.workspace.commands.spool import (
     clean_environment,
     find_command,
     is_lost,
+    is_running,
     list_commands,
     remove_spooled,
     run_spooled,
@@ -29,7 +30,16 @@ from holdfast.workspace.commands.spool import (
 )
 from holdfast.workspace.copied_files import CopyReport, copy_files
 from holdfast.workspace.copy_back import Delivered, deliver_result
-from holdfast.workspace.diff import DiffSummary, FileChange, changed_paths, diff, has_object, is_named, summarize_diff
+from holdfast.workspace.diff import (
+    DiffSummary,
+    FileChange,
+    changed_paths,
+    diff,
+    find_cut,
+    has_object,
+    is_named,
+    summarize_diff,
+)
 from holdfast.workspace.git import Author, Git
 from holdfast.workspace.merge import MergeAction, Merged, MergeOptions, ResultBranch, make_branch, merge_result
 from holdfast.workspace.private_repository import CopyLimits
@@ -87,6 +97,7 @@ __all__ = [
     "find_bubblewrap",
     "find_command",
     "find_current_branch",
+    "find_cut",
     "find_landlock",
     "find_place",
     "find_sandbox",
@@ -95,6 +106,7 @@ __all__ = [
     "inherit_setup",
     "is_announced",
     "is_lost",
+    "is_running",
     "list_commands",
     "is_named",
     "leave_out",

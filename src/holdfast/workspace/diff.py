@@ -3,6 +3,7 @@
 `repo` is the repository's git directory (`Workspace.repo`); the worktree need not be there any more.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,6 +14,7 @@ from holdfast.workspace.git import Git
 # Settings of the user that change a diff's looks are overruled, and no program of the user's is run for it.
 _PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _PATCH = ("--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3")
+_CUT = re.compile(r"^\[cut: (\d+) of \d+ characters are not shown\]$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -37,20 +39,39 @@ class DiffSummary:
         return sum(file.removed or 0 for file in self.files)
 
 
-def diff(repo: Path, before: str, after: str, *, max_chars: int | None = None, without: Sequence[str] = ()) -> str:
+def diff(
+    repo: Path,
+    before: str,
+    after: str,
+    *,
+    max_chars: int | None = None,
+    without: Sequence[str] = (),
+    with_renames: bool = False,
+) -> str:
     """Return the difference as `git apply` takes it, binary files too; cut with a note at `max_chars`.
 
-    `without` names files that are left out: paths, folders or globs.
+    `without` names files that are left out: paths, folders or globs. With renames a file that was moved is not shown as
+    one that went and one that came.
     """
     out = [path for path in changed_paths(repo, before, after) if is_named(without, path)] if without else []
     # That a name can be excluded at all must be asked for; that it is not read as a pattern too.
     head = ("--no-literal-pathspecs", "diff") if out else ("diff",)
     paths = ("--", ":/", *(f":(top,exclude,literal){path}" for path in out)) if out else ()
-    raw = Git(git_dir=repo).run(*head, *_PLAIN, *_PATCH, before, after, *paths).stdout
+    raw = (
+        Git(git_dir=repo)
+        .run(*head, *_PLAIN, *_PATCH, *(("--find-renames",) if with_renames else ()), before, after, *paths)
+        .stdout
+    )
     text = raw.decode(errors="replace")
     if max_chars is None or len(text) <= max_chars:
         return text
     return f"{text[:max_chars]}\n[cut: {len(text) - max_chars} of {len(text)} characters are not shown]\n"
+
+
+def find_cut(patch: str) -> int:
+    """Return how many characters were cut off a patch that `diff` made."""
+    found = _CUT.search(patch, max(0, len(patch) - 200))
+    return int(found.group(1)) if found else 0
 
 
 def summarize_diff(repo: Path, before: str, after: str) -> DiffSummary:

@@ -209,6 +209,25 @@ class Git:
 
         `stdin` must be short enough for a pipe.
         """
+        with self._open(args) as (child, requests, output):
+            with contextlib.suppress(BrokenPipeError):
+                requests.write(stdin)
+                requests.close()
+            yield output
+            if output.read(1) == b"" and child.wait() != 0:
+                raise _failure(args, GitResult(child.returncode, b"", ""))
+
+    @contextmanager
+    def converse(self, *args: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        """Run one git command that answers requests one after the other; it is ended with the block.
+
+        Whoever writes requests must read the answers before the next ones do not fit into a pipe.
+        """
+        with self._open(args) as (_child, requests, output):
+            yield requests, output
+
+    @contextmanager
+    def _open(self, args: tuple[str, ...]) -> Iterator[tuple["subprocess.Popen[bytes]", IO[bytes], IO[bytes]]]:
         child = subprocess.Popen(  # git is ours; the words are no shell's
             [*self._command(), *args],
             stdin=subprocess.PIPE,
@@ -217,17 +236,14 @@ class Git:
             cwd="/",
             env=self._environment(),
         )
-        assert child.stdout is not None
         assert child.stdin is not None
+        assert child.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.write(stdin)
-                child.stdin.close()
-            yield child.stdout
-            if child.stdout.read(1) == b"" and child.wait() != 0:
-                raise _failure(args, GitResult(child.returncode, b"", ""))
+            yield child, child.stdin, child.stdout
         finally:
             child.kill()
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.close()
             child.stdout.close()
             child.wait()
 

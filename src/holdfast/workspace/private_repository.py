@@ -4,9 +4,9 @@ The folder itself is only read. The repository lies in the data directory and ou
 stays reachable after the worktree is gone.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatch
 from pathlib import Path
 
 from holdfast.errors import WorkspaceTooLarge
@@ -14,8 +14,8 @@ from holdfast.workspace.files import is_within, own_folders, remove_folder, sync
 from holdfast.workspace.git import HOLDFAST, Git, identity, to_stdin
 from holdfast.workspace.repository import Repository
 
-# The names of SQLite's files beside a database: copying them while it is in use gives a torn one.
-DATABASE_FILES = ("*.db", "*.db-wal", "*.db-shm", "*.db-journal")
+# A database, SQLite's files beside it and our folder of locks: copying them while it is in use gives a torn one.
+_DATABASE = re.compile(r".*\.(db|sqlite|sqlite3)(-wal|-shm|-journal|-locks)?")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,10 @@ def list_files(git_dir: Path, folder: Path, *, data_dir: Path) -> list[str]:
 
 
 def _is_database(path: str) -> bool:
-    return any(fnmatch(Path(path).name, glob) for glob in DATABASE_FILES)
+    name, folder = Path(path).name, Path(path).parent.name
+    return _DATABASE.fullmatch(name) is not None or (
+        folder.endswith("-locks") and _DATABASE.fullmatch(folder) is not None
+    )
 
 
 def _check_size(folder: Path, names: list[str], limits: CopyLimits) -> None:

@@ -114,8 +114,9 @@ def _check_name(branch: str) -> None:
 
 
 def _check_has_folder(repository: Repository, start: Start) -> None:
+    # Not with `^{tree}` behind it: after a colon that would be part of the path.
     path = f"{start.commit}:{repository.prefix}"
-    if repository.prefix and repository.git.find("rev-parse", "--verify", "--quiet", f"{path}^{{tree}}") is None:
+    if repository.prefix and repository.git.find("cat-file", "-t", path) != "tree":
         raise missing_folder(repository.prefix, start.name)
 
 

@@ -60,3 +60,15 @@ async def world(database_url: str, tmp_path: Path, plain_repo: Path) -> AsyncIte
         disagreements = [] if made.is_damaged else await check_database(made.db)
         await made.close()
         assert disagreements == []
+
+
+@pytest.fixture
+async def worlds(postgres_url: str, tmp_path: Path, plain_repo: Path) -> AsyncIterator[tuple[World, World]]:
+    """Two places on one database: a data directory each."""
+    with fresh_schema(postgres_url) as url, new_world(url, tmp_path / "a", plain_repo) as first:
+        await first.db.init_schema()
+        second = World(url, tmp_path / "b")
+        second._keys = first._keys
+        yield first, second
+        await second.close()
+        await first.close()

@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from tests.support.crash.dying_command import run_dying
 from tests.support.engine_world import World, artifact
 from tests.support.model_server import Hangs, ModelServer, Reply, Says, asks
 from tests.support.progress_limit import until
@@ -122,6 +126,32 @@ async def test_what_cannot_be_settled_changes_nothing(
             await settle_by_person(world.db, RUN_ID, call, Decimal(cost))
 
     assert [row.state for row in await world.ledger(RUN_ID)] == ["reserved"]
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+async def test_a_settlement_that_is_killed_is_there_once_or_not_at_all(
+    world: World, tmp_path: Path, is_settled: bool
+) -> None:
+    with serve(Hangs()) as server:
+        await cut_off(world, server, is_begun=False)
+    [entry] = [row for row in await world.ledger(RUN_ID) if row.state == "reserved"]
+    # Event and row are written, and not committed; or committed, and nobody was told.
+    place = "runtime.checkpoint.sqlite.transaction:SQLiteTx.run_rows", "runtime.journal:Journal._settle"
+    point = f"after holdfast.{place[is_settled]}"
+    env = {**os.environ, "HOLDFAST_DATA_DIR": str(world.data_dir)}
+
+    code = run_dying(["budget", RUN_ID, "--settle", f"{entry.id[:8]}=0.02"], point, env, tmp_path / "log")
+
+    assert code == -signal.SIGKILL, (tmp_path / "log").read_text()
+    events = world.events(RUN_ID, "budget.settled")
+    [row] = [row for row in await world.ledger(RUN_ID) if row.id == entry.id]
+    assert (len(events), row.state) == ((1, "settled") if is_settled else (0, "reserved"))
+    if is_settled:
+        with pytest.raises(RunNotInState):
+            await settle_by_person(world.db, RUN_ID, entry.id[:8], Decimal("0.02"))
+    else:
+        await settle_by_person(world.db, RUN_ID, entry.id[:8], Decimal("0.02"))
+    assert len(world.events(RUN_ID, "budget.settled")) == 1
 
 
 async def test_a_call_under_way_is_not_settled(world: World) -> None:

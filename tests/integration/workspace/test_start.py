@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.support.user_repository import UserRepo
 
-from holdfast.errors import BaseBranchMissing, RepositoryMissing
+from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
 from holdfast.workspace import find_start
 
 
@@ -88,3 +88,17 @@ def test_a_folder_without_git_is_copied(tmp_path: Path) -> None:
     assert "no git" in find_start(tmp_path).describe()
     with pytest.raises(RepositoryMissing):
         find_start(tmp_path / "gone")
+
+
+def test_a_run_can_start_in_a_folder_of_the_repository(repo: UserRepo, data_dir: Path) -> None:
+    start = find_start(repo.path / "src", data_dir=data_dir)
+
+    assert start.commit == repo.git("rev-parse", "HEAD")
+
+
+def test_a_folder_that_the_commit_does_not_have_is_refused(repo: UserRepo, data_dir: Path) -> None:
+    repo.git("checkout", "-q", "-b", "other")
+    repo.commit("more", late__c_py="")
+
+    with pytest.raises(WorkspaceError, match="'late' is not in branch 'main'"):
+        find_start(repo.path / "late", "main", data_dir=data_dir)

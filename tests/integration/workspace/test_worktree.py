@@ -500,3 +500,14 @@ def test_submodule_can_be_the_repository_itself(with_submodule: UserRepo, data_d
 
     assert (workspace.root / "lib.c").exists()
     assert with_submodule.git("status", "--porcelain") == ""
+
+
+def test_the_copy_of_a_plain_folder_is_without_databases_and_their_locks(tmp_path: Path, data_dir: Path) -> None:
+    folder = tmp_path / "plain"
+    (folder / "runs.sqlite3-locks").mkdir(parents=True)
+    for name in ("a.txt", "app.db", "app.db-wal", "runs.sqlite3", "runs.sqlite3-shm", "runs.sqlite3-locks/7f", "x.dbm"):
+        (folder / name).write_text("x")
+
+    workspace = prepare_workspace(folder, data_dir=data_dir, run_id="r")
+
+    assert {path.name for path in workspace.root.iterdir()} - {".git"} == {"a.txt", "x.dbm"}

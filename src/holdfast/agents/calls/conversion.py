@@ -167,6 +167,7 @@ def _cost_micros(messages: Sequence[Any]) -> int | None:
 
 
 _CLIP_CHARS = 500
+_QUESTION_CHARS = 20_000
 
 
 def to_model_call(key: str, lane_id: str, request: "ModelRequest[Any]", printed: RequestPrint) -> ModelCall:
@@ -211,14 +212,19 @@ def find_asking_message(request: ToolCallRequest, call_id: str) -> AIMessage | N
     return None
 
 
-def describe_args(call: ToolCall) -> Any:
+def describe_args(call: ToolCall, *, most: int = _CLIP_CHARS) -> Any:
     """Describe the arguments for readers of the journal, long ones cut short: the model's answer holds the whole."""
-    return _clip(SECRETS.scrub(encode_or_opaque(dict(call.args))))
+    return _clip(SECRETS.scrub(encode_or_opaque(dict(call.args))), most)
+
+
+def describe_for_person(call: ToolCall) -> Any:
+    """Describe the arguments for whoever is to allow the call: nobody is to allow what they could not see."""
+    return describe_args(call, most=_QUESTION_CHARS)
 
 
 def is_described_whole(call: ToolCall) -> bool:
-    """Tell whether the description leaves nothing out, so that a person may edit it and send it back."""
-    return bool(describe_args(call) == encode_or_opaque(dict(call.args)))
+    """Tell whether a person is shown all of it, so that they may edit it and send it back."""
+    return bool(describe_for_person(call) == encode_or_opaque(dict(call.args)))
 
 
 async def await_if_needed(value: Any) -> Any:
@@ -226,9 +232,9 @@ async def await_if_needed(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def _clip(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > _CLIP_CHARS:
-        return f"{value[:_CLIP_CHARS]}… ({len(value)} characters)"
+def _clip(value: Any, most: int) -> Any:
+    if isinstance(value, str) and len(value) > most:
+        return f"{value[:most]}… ({len(value)} characters)"
     if isinstance(value, dict):
-        return {key: _clip(item) for key, item in value.items()}
-    return [_clip(item) for item in value] if isinstance(value, list) else value
+        return {key: _clip(item, most) for key, item in value.items()}
+    return [_clip(item, most) for item in value] if isinstance(value, list) else value

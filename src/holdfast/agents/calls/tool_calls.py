@@ -1,6 +1,7 @@
 """A tool call as a durable step, in the order of the design: replay → permission → intent → price → effect → result."""
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -36,8 +37,9 @@ from holdfast.agents.calls.tool_costs import PricedCall, ToolCosts
 from holdfast.agents.policy.command_policy import READ_ONLY_FORM
 from holdfast.agents.redaction import scrubbed
 from holdfast.agents.sent_requests import SentRequests
-from holdfast.agents.tools.rules import NO_TOOL, UNKNOWN_TOOL, CommandSpool, ToolCall, ToolRule
+from holdfast.agents.tools.rules import FILE_TOOLS, NO_TOOL, UNKNOWN_TOOL, CommandSpool, ToolCall, ToolRule
 from holdfast.agents.tools.shell import grant_shell
+from holdfast.concurrency import ExclusiveGroups
 from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone, OnUnknown, Unclear
 from holdfast.runtime.records import Record, StepState, fingerprint_of
 from holdfast.runtime.run_log import RunLog
@@ -114,6 +116,7 @@ class ToolCallRecorder:
         self._sent = sent
         self._permissions = ToolPermissions(services.policy, services.approver)
         self._mutating = asyncio.Lock()
+        self._workspace = ExclusiveGroups()
         self.costs = ToolCosts(log, services.gate)
         self.rules = dict(services.rules)
 
@@ -230,6 +233,8 @@ class ToolCallRecorder:
             and shell.sandbox is not None
             and not (state.permission.has_network or shell.sandbox.hosts)
         )
+        if shell is not None and spool.on_lost == "rerun" and not is_contained:
+            shell.unfenced.add(key)
         return {**spool.place.record_requests(), "at": round(time.time(), 3), "is_contained": is_contained}
 
     def _set_price(self, state: ToolCallState) -> ToolCallState:
@@ -263,7 +268,17 @@ class ToolCallRecorder:
                 step.with_intent, step.with_result = state.price.with_intent, state.price.with_result
             # The next to read it is a model, and what it is asked is recorded first.
             step.is_acked_late = not (state.rule.is_mutating or state.is_stand_in)
-        return replace(state, result=await self._log.step(step, state.effect))
+        async with self._beside_no_others(state):
+            return replace(state, result=await self._log.step(step, state.effect))
+
+    def _beside_no_others(self, state: ToolCallState) -> contextlib.AbstractAsyncContextManager[None]:
+        """Let no file tool work while a command runs: the engine opens files as the user, and a command that changes a
+        folder into a link at the right moment would lead it out of the workspace."""
+        if state.rule.spool is not None:
+            return self._workspace.running("commands")
+        if state.call.name in FILE_TOOLS:
+            return self._workspace.running("files")
+        return contextlib.nullcontext()
 
     async def _run_hooks_after(self, state: ToolCallState) -> ToolCallState:
         """Run the commands that come after a call that was made, in whichever process that was."""

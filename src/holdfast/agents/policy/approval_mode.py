@@ -15,6 +15,7 @@ _CHANGING = WRITING_TOOLS | {"execute"}
 # One plain command: no variables, patterns, quotes, redirections or second commands; its words are what it runs.
 _PLAIN_LINE = re.compile(r"[A-Za-z0-9_./:=@%+,-]+(?: +[A-Za-z0-9_./:=@%+,-]+)*")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9-]*")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./,-]*")
 
 
 def with_mode(judge: Judge, mode: ApprovalMode) -> Judge:
@@ -36,9 +37,10 @@ def with_mode(judge: Judge, mode: ApprovalMode) -> Judge:
 def kind_of(name: str, args: Mapping[str, Any], rule: str) -> dict[str, str] | None:
     """Return what a call has in common with those that one answer may cover, or `None` for one that stands alone.
 
-    Of a command that is its program and subcommand (`git push`), of a page its host and port. A line that does more
-    than run one plain command, or that names its program by a path, is of no kind: nobody could foresee what else the
-    answer would cover.
+    Of a command that is its program and subcommand (`git push`) with every word that is no plain name or path: another
+    option, address, setting or refspec makes another kind. Without a subcommand right behind the program it is the
+    whole line. Of a page it is host and port. A line that does more than run one plain command, or that names its
+    program by a path, is of no kind: nobody could foresee what else the answer would cover.
     """
     if name == WEB_FETCH:
         place = find_place(args.get("url"))
@@ -51,12 +53,20 @@ def kind_of(name: str, args: Mapping[str, Any], rule: str) -> dict[str, str] | N
     program, *rest = line.split()
     if "/" in program or "=" in program:
         return None
-    subcommand = rest[0] if rest and _SUBCOMMAND.fullmatch(rest[0]) else ""
-    return {"tool": name, "rule": rule, "words": f"{program} {subcommand}".strip()}
+    if not rest or _SUBCOMMAND.fullmatch(rest[0]) is None:
+        return {"tool": name, "rule": rule, "words": " ".join([program, *rest]), "is_whole": "yes"}
+    special = " ".join(word for word in rest[1:] if _PLAIN_NAME.fullmatch(word) is None)
+    kind = {"tool": name, "rule": rule, "words": f"{program} {rest[0]}"}
+    return kind | ({"special": special} if special else {})
 
 
 def describe_kind(kind: Mapping[str, str]) -> str:
     """Describe a kind of call for the person who may allow it."""
     if kind["tool"] == WEB_FETCH and kind["words"]:
         return f"pages of {kind['words']}"
-    return f"commands that begin with {kind['words']!r}" if kind["words"] else f"calls of {kind['tool']}"
+    if kind.get("is_whole"):
+        return f"the command {kind['words']!r}"
+    if not kind["words"]:
+        return f"calls of {kind['tool']}"
+    special = f" and have {kind['special']!r}" if kind.get("special") else ""
+    return f"commands that begin with {kind['words']!r}{special}, with no other options"

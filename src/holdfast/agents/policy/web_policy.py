@@ -36,6 +36,6 @@ def find_place(url: object) -> tuple[str, int] | None:
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         return None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or not parts.hostname.isprintable():
         return None
     return parts.hostname.rstrip("."), port

@@ -26,7 +26,13 @@ class WholeFileBackend(FilesystemBackend):
         self._staging_dir = staging_dir
 
     def _resolve_path(self, key: str) -> Path:
-        return super()._resolve_path(f"/{to_relative(self.cwd, key)}")
+        relative = to_relative(self.cwd, key)
+        path = super()._resolve_path(f"/{relative}")
+        found = PurePosixPath(path.relative_to(self.cwd))
+        # A command may have put a link here since the call was judged by its path.
+        if found != relative and (".git" in found.parts or is_secret(found)):
+            raise PermissionError(errno.EACCES, "It is a link to what is not for agents")
+        return path
 
     def grep(self, *args: Any, **kwargs: Any) -> GrepResult:
         """Search as the framework does, but name no secret file: a search must not show what a read would be denied."""

@@ -77,6 +77,11 @@ class Shell:
     """Keys of steps whose command runs; they outlive a shutdown, and are ended with the turn."""
     of_run: set[str] = field(default_factory=set)
     """The same of the whole run, to be ended if it is cancelled."""
+    unfenced: set[str] = field(default_factory=set)
+    """Those of the run that another machine would run again by itself, and that nothing contains: to be ended as soon
+    as another machine may do so."""
+    file_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Whoever has it reads the files; no command begins meanwhile."""
     requests: dict[str, list[NetworkRequest]] = field(default_factory=dict)
     """What the commands of each step asked the network proxy for, until the step's result takes it."""
 
@@ -106,7 +111,8 @@ class Shell:
             leave_running=True,
             confinement=enclosed.confinement,  # of a command that is there already its folder has it
         )
-        self._note(key)
+        async with self.file_lock:
+            self._note(key)
         # crash: from the start on the command lives without us; the step's next try finds it by the key.
         outcome = await run_spooled(key, enclosed.argv, cwd=self.cwd, spool_dir=self.spool_dir, options=options)
         if outcome.state is CommandState.LOST:
@@ -130,6 +136,7 @@ class Shell:
     def _forget(self, key: str) -> None:
         self.running.discard(key)
         self.of_run.discard(key)
+        self.unfenced.discard(key)
 
     def enclose(self, command: Sequence[str] | str, key: str) -> Enclosed:
         """Put a command that the spool will know by `key` into the sandbox, if there is one."""

@@ -4,9 +4,7 @@ Rule: a route names the least role it needs by `needs(...)`; there is no other w
 """
 
 import functools
-import hmac
 import ipaddress
-import secrets
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
@@ -21,7 +19,7 @@ from holdfast.api.options import ServerOptions
 from holdfast.api.server.server import Server, get_server
 from holdfast.enums import Role
 from holdfast.errors import NotAuthenticated, RoleInsufficient, TooManyAttempts
-from holdfast.persistence.access import end_session, note_use, open_session
+from holdfast.persistence.access import end_session, note_use, open_link, open_session, take_link
 from holdfast.persistence.statements import to_time_text
 
 COOKIE = "holdfast_session"
@@ -47,26 +45,6 @@ class Identity:
 
 
 LOCAL_ADMIN = Identity("local", Role.ADMIN, is_person=False)
-
-
-class LoginLinks:
-    """Links that let a browser in once, each for a quarter of an hour, known to this process alone."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, tuple[Identity, float]] = {}
-
-    def create(self, identity: Identity) -> str:
-        code = secrets.token_urlsafe(32)
-        self._waiting[code] = (identity, time.monotonic() + _LINK_MINUTES * 60)
-        return code
-
-    def take(self, code: str) -> Identity | None:
-        """Return whose link it is, and forget it: the second time it is nobody's."""
-        for known, (identity, until) in list(self._waiting.items()):
-            if hmac.compare_digest(known.encode(), code.encode(errors="replace")):
-                del self._waiting[known]
-                return identity if time.monotonic() < until else None
-        return None
 
 
 class LoginLimit:
@@ -99,8 +77,8 @@ class Access:
 
     def __init__(self, options: ServerOptions) -> None:
         self.has_auth = options.has_auth
-        self.links = LoginLinks()
-        self._limit = LoginLimit(options.login_attempts_per_minute)
+        self._login_limit = LoginLimit(options.login_attempts_per_minute)
+        self._token_limit = LoginLimit(options.wrong_tokens_per_minute)
         self._session_hours = options.session_hours
         self._noted: dict[str, float] = {}
 
@@ -109,7 +87,7 @@ class Access:
         if not self.has_auth:
             return LOCAL_ADMIN
         if token is not None:
-            return await self.identify_token(server, token, address)
+            return await self._identify_token(server, token, address, self._token_limit)
         if cookie:
             row = await server.find_session(cookie)
             if row is not None:
@@ -124,10 +102,14 @@ class Access:
             return await server.find_token(token) is not None
         return await server.find_session(cookie or "") is not None
 
-    async def identify_token(self, server: Server, token: str, address: str) -> Identity:
+    async def identify_login(self, server: Server, token: str, address: str) -> Identity:
+        """Return whose token a browser logs in with. Raises as `identify` does, after fewer wrong ones."""
+        return await self._identify_token(server, token, address, self._login_limit)
+
+    async def _identify_token(self, server: Server, token: str, address: str, limit: LoginLimit) -> Identity:
         row = await server.find_token(token)
         if row is None:
-            self._limit.note_failure(address)
+            limit.note_failure(address)
             raise NotAuthenticated("The token is wrong, revoked or over.")
         now = time.monotonic()
         if now - self._noted.get(row.id, -_NOTE_USE_EVERY_S) >= _NOTE_USE_EVERY_S:
@@ -135,15 +117,20 @@ class Access:
             await note_use(server.journal, row.id)
         return Identity(row.name, Role(row.role), row.id, row.expires_at)
 
-    def identify_link(self, code: str, address: str) -> Identity:
+    async def create_link(self, server: Server, identity: Identity) -> str:
+        """Make a link that lets a browser in once, for a quarter of an hour, on every server; return its code."""
+        until = to_time_text(datetime.now(UTC) + timedelta(minutes=_LINK_MINUTES))
+        return await open_link(server.journal, name=identity.name, role=identity.role, expires_at=until)
+
+    async def identify_link(self, server: Server, code: str, address: str) -> Identity:
         """Return whose login link this code is of. Raises `NotAuthenticated` if it is wrong, used or over."""
-        identity = self.links.take(code)
-        if identity is None:
-            self._limit.note_failure(address)
+        row = await take_link(server.db, server.journal, code)
+        if row is None:
+            self._login_limit.note_failure(address)
             raise NotAuthenticated(
                 "The login link is wrong, was used, or is over.", hint="Start `holdfast serve` again for a new one."
             )
-        return identity
+        return Identity(row.name, Role(row.role))
 
     async def log_in(self, server: Server, identity: Identity, before: str | None) -> tuple[str, str]:
         """Open a session and return its secret and its end, which is not after that of the token it began with.

@@ -31,6 +31,7 @@ PAGE_PATHS = (
     "/workflows/{rest:path}",
     "/personas",
     "/personas/{rest:path}",
+    "/schedules",
     "/budget",
     "/settings",
     "/health",
@@ -43,7 +44,11 @@ _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_COMMENT_LINE = re.compile(rb"^[ \t]*//.*$", re.MULTILINE)  # sent as an empty one, so that the lines keep their numbers
+_STYLES = ("base", "run", "pages")  # in the order in which they override each other; sent as one file
+_COMMENT_LINE = re.compile(rb"^//.*$", re.MULTILINE)  # sent as an empty one, so that the lines keep their numbers
+_COMMENT_AT_END = re.compile(rb"[ \t]+// [^\n\"'`]*$", re.MULTILINE)  # with a quote behind it, it may be text
+_CSS_COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
+_INDENT = re.compile(rb"^[ \t]+", re.MULTILINE)  # of no text: none of ours goes over several lines
 
 
 @dataclass(frozen=True)
@@ -74,17 +79,21 @@ def _read_files(folder: Path) -> dict[str, _File]:
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in _MEDIA_TYPES and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-            found[f"/{path.relative_to(folder).as_posix()}"] = _read_file(path)
-    return found
+            found[path.relative_to(folder).as_posix()] = path.read_bytes()
+    styles = [found.pop(f"css/{name}.css") for name in _STYLES if f"css/{name}.css" in found]
+    return {f"/{name}": _to_file(name, content) for name, content in {**found, "styles.css": b"".join(styles)}.items()}
 
 
-def _read_file(path: Path) -> _File:
-    content = path.read_bytes()
-    if path.suffix == ".js":
-        content = _COMMENT_LINE.sub(b"", content)
+def _to_file(name: str, content: bytes) -> _File:
+    suffix = Path(name).suffix
+    content = _INDENT.sub(b"", content)
+    if suffix == ".js":
+        content = _COMMENT_AT_END.sub(b"", _COMMENT_LINE.sub(b"", content))
+    elif suffix == ".css":
+        content = _CSS_COMMENT.sub(b"", content)
     digest = hashlib.sha256(content).hexdigest()[:32]
     packed = gzip.compress(content, mtime=0)
-    return _File(content, packed, _MEDIA_TYPES[path.suffix], f'"{digest}"', f'"{digest}-gzip"')
+    return _File(content, packed, _MEDIA_TYPES[suffix], f'"{digest}"', f'"{digest}-gzip"')
 
 
 def _add(app: FastAPI, path: str, serve: Callable[[Request], Awaitable[Response]]) -> None:

@@ -7,11 +7,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from holdfast.api.live.client_queue import MAX_QUEUED_BYTES, ClientQueue
+from holdfast.api.live.flow_positions import FlowPositions
 from holdfast.api.live.stream import Frame, LiveStream, encode_brief, encode_event, encode_message
 from holdfast.concurrency import shielded
 from holdfast.errors import JournalCorrupt, LastEventIdInvalid
@@ -20,6 +21,7 @@ from holdfast.persistence.event_feed import (
     EventRange,
     find_moved,
     give_positions,
+    is_turn,
     list_active,
     needs_positions,
     read_events,
@@ -95,7 +97,11 @@ class Feed:
         """Take note of how far a commit of this process has moved which runs."""
         if self._reader is not None:
             pairs = zip(batch, results, strict=True)
-            self._reader.note({append.run_id: seqs[-1] for append, seqs in pairs if isinstance(seqs, list) and seqs})
+            written = [(append, seqs[-1]) for append, seqs in pairs if isinstance(seqs, list) and seqs]
+            self._reader.note(
+                {append.run_id: head for append, head in written},
+                {append.run_id for append, _ in written if any(is_turn(event.kind) for event in append.events)},
+            )
 
     async def check(self, after: int) -> None:
         """Check that a position is one of this feed. Raises `LastEventIdInvalid` if it lies ahead of every event."""
@@ -174,8 +180,11 @@ class _FeedReader:
         self._queues = queues
         self._heads: dict[str, int] = {}
         """What this process has written since the last look."""
+        self._turned: set[str] = set()
+        """Which of these runs have turned by it, if they are flows."""
         self._settled: dict[str, int] = {}
         """Up to which number active runs surely have positions."""
+        self._flows = FlowPositions(db, journal)
         self._woken = asyncio.Event()
         self._has_news = False
         self._looked_at_all_at = 0.0
@@ -192,12 +201,14 @@ class _FeedReader:
         """Return the position behind everything that had happened when the reader began."""
         return await asyncio.shield(self._start)
 
-    def note(self, heads: Mapping[str, int]) -> None:
+    def note(self, heads: Mapping[str, int], turned: Set[str]) -> None:
         self._heads.update(heads)
+        self._turned |= turned
         self._woken.set()
 
     def _note_change(self, _heads: Mapping[str, int], _is_change: bool) -> None:
         self._has_news = True
+        self._flows.note_news()
         self._woken.set()
 
     async def _run(self) -> None:
@@ -213,7 +224,7 @@ class _FeedReader:
             while not self._is_stopped:
                 last = await self._pass_on(last)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_AT_ALL_EVERY_S):
+                    async with asyncio.timeout(min(_LOOK_AT_ALL_EVERY_S, self._flows.wait_s())):
                         await self._woken.wait()
                 self._woken.clear()
                 await self._look(store)
@@ -239,6 +250,9 @@ class _FeedReader:
         if time.monotonic() - self._looked_at_all_at > _LOOK_AT_ALL_EVERY_S:
             await self._look_at_all()
         heads, self._heads = self._heads, {}
+        turned, self._turned = self._turned, set()
+        await self._flows.give({run_id: heads[run_id] for run_id in turned})
+        await self._flows.look()
         if self._has_news:
             self._has_news = False
             active = await list_active(self._db, created_since=to_time_text(datetime.now(UTC) - _NEW))
@@ -246,7 +260,11 @@ class _FeedReader:
             looked_at = active | self._settled.keys()
             heads = {**await asyncio.to_thread(store.read_heads, sorted(looked_at)), **heads}
             self._settled = {run_id: seq for run_id, seq in self._settled.items() if run_id in active}
-        moved = {run_id: head for run_id, head in heads.items() if head > self._settled.get(run_id, 0)}
+        moved = {
+            run_id: head
+            for run_id, head in heads.items()
+            if head > self._settled.get(run_id, 0) and run_id not in self._flows
+        }
         if moved:
             await give_positions(self._journal, moved)
             self._settled.update(moved)
@@ -258,6 +276,7 @@ class _FeedReader:
         moved = await find_moved(self._db)
         if moved:
             await give_positions(self._journal, moved)
+        await self._flows.look_far_back()
 
     async def _pass_on(self, after: int) -> int:
         async for page in read_pages(self._db, after):

@@ -135,12 +135,12 @@ class _RunSource:
         return frame.text
 
     def to_heartbeat(self, position: int) -> bytes:
-        return b": still here\n\n"
+        return b": still here\n"  # no blank line behind it, which some clients take for the last event again
 
     async def find_end(self) -> int | None:
         """Return the number of the last event of a run that is over."""
         reader = self._reader
-        if reader.over_at is not None and reader.over_at >= self._journal.known_head(self._run_id):
+        if reader.over_at is not None and reader.over_at >= self._journal.heads.get(self._run_id, 0):
             return reader.over_at
         # The state first: a run that is opened again after this has a higher head by then.
         state = await self._streams.read_state(self._run_id)

@@ -62,7 +62,8 @@ class EventStream(Response):
                 patience.begin()
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 # The first bytes at once: a proxy and a browser take a stream for open only when something has come.
-                await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
+                # They begin the first frame instead of being one: some clients take every blank line for an event.
+                await send({"type": "http.response.body", "body": b"retry: 1000\n", "more_body": True})
                 patience.end()
                 try:
                     async for frame in frames:

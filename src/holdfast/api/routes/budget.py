@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from holdfast.engine.settlement import settle_by_person
 from holdfast.enums import RunStatus
 from holdfast.persistence.admission import read_day_limit
 from holdfast.persistence.listings import read_money
+from holdfast.persistence.statements import now_text
 from holdfast.presentation.format import money
 from holdfast.presentation.status import Note
 
@@ -61,7 +62,7 @@ class BudgetReport(BaseModel):
 async def show_budget(
     server: ServerDep, _identity: Viewer, days: Annotated[int, Query(ge=1, le=366)] = 30
 ) -> BudgetReport:
-    today = datetime.now(UTC).date()
+    today = date.fromisoformat(now_text()[:10])
     since = today - timedelta(days=days - 1)
     spent = await read_money(server.db, since_day=since.isoformat())
     spent_today = to_usd(spent.by_day.get(today.isoformat(), 0))

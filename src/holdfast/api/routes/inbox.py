@@ -75,7 +75,7 @@ async def show_inbox(server: ServerDep, identity: Viewer) -> WaitingList:
         if (look := _to_look(item, identity)) is not None:
             facts = {"run_id": item.run.id, "heading": to_heading(item.run), "requested_at": item.run.updated_at}
             found.append((look, _to_item(look, **facts)))
-    found += [_to_flow_question(asking, identity) for asking in await server.flow_questions.list()]
+    found += [_to_flow_question(asking, identity) for asking in await server.flow_questions.list_open()]
     found += await _list_failed_flows(server, since)
     found.sort(key=lambda each: (each[0].danger, each[1].requested_at))
     return WaitingList(items=[item for _entry, item in found])

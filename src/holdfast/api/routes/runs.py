@@ -35,9 +35,11 @@ from holdfast.engine.run.load import get_run
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunBusy, RunNotInState, UnmergedResult
 from holdfast.flows.answers import delete_in_journal
+from holdfast.persistence.event_feed import needs_positions
 from holdfast.persistence.listings import RunFilter
 from holdfast.persistence.run_order import ListOrder
 from holdfast.persistence.runs import read_approvals, read_artifacts, read_spent
+from holdfast.persistence.statements import forget_positions
 from holdfast.persistence.statements.table import to_time_text
 from holdfast.runtime.flow_filter import FlowFilter
 
@@ -57,7 +59,7 @@ async def list_runs(
     tag: TagQuery = None,
     text: Annotated[
         ShortText | None,
-        Query(description="In the title or the requirements; of a flow in its name, its id or its tags."),
+        Query(description="In the title or the requirements, or how its id begins; of a flow in its name, id or tags."),
     ] = None,
     repo: Annotated[Text | None, Query(max_length=4000, description="In the repository's path.")] = None,
     person: Annotated[ShortText | None, Query(description="Who started it.")] = None,
@@ -163,7 +165,8 @@ async def delete(
     began it is not over.
     """
     if await find_flow(server, run_id) is not None:
-        return DeletedRun(run_id=run_id, size_bytes=await delete_in_journal(server.journal, run_id))
+        rows = [forget_positions(run_id)] if needs_positions(server.db) else []
+        return DeletedRun(run_id=run_id, size_bytes=await delete_in_journal(server.journal, run_id, rows=rows))
     stored = await get_run(server.db, run_id)
     done = await server.tasks.run_shielded(
         remove_runs(server.db, server.config, [stored.run.id], now=datetime.now(UTC), can_lose_unmerged=unmerged)

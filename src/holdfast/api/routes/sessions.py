@@ -35,8 +35,8 @@ async def _identify(body: LogIn, request: Request, server: Server) -> Identity:
     if (body.token is None) == (body.code is None):
         raise RequestInvalid("A login needs either a token or a code.")
     if body.token is not None:
-        return await access.identify_token(server, body.token, address_of(request))
-    return access.identify_link(body.code or "", address_of(request))
+        return await access.identify_login(server, body.token, address_of(request))
+    return await access.identify_link(server, body.code or "", address_of(request))
 
 
 async def _set_cookie(identity: Identity, request: Request, response: Response, server: Server) -> str:
@@ -69,7 +69,7 @@ async def follow_link(request: Request, server: ServerDep, code: Annotated[Short
     """Follow the link that `holdfast serve` prints: it works once. If it does not, a person is led to a page that
     says what to do."""
     try:
-        identity = get_access(request).identify_link(code, address_of(request))
+        identity = await get_access(request).identify_link(server, code, address_of(request))
     except NotAuthenticated:
         if "text/html" not in request.headers.get("accept", ""):
             raise

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi import Path as PathParam
 
-from holdfast.api.access_schemas import CreatedToken, CreateToken, TokenList
+from holdfast.api.access_schemas import CreatedToken, CreateToken, RevokedToken, TokenList
 from holdfast.api.http.auth import Admin
 from holdfast.api.http.openapi import READ, WRITE, WRITE_ONE
 from holdfast.api.schemas import ShortText
@@ -44,7 +44,13 @@ async def make_token(body: CreateToken, server: ServerDep, identity: Admin) -> C
     return CreatedToken(id=new.token_id, token=new.token, expires_at=expires_at)
 
 
-@router.delete("/api/tokens/{token_id}", status_code=204, responses=WRITE_ONE, summary="Revoke a token")
-async def take_back_token(token_id: Annotated[ShortText, PathParam()], server: ServerDep, identity: Admin) -> None:
-    """Revoke a token; its sessions end with it."""
-    await revoke_token(server.journal, token_id, by=identity.name)
+@router.delete("/api/tokens/{token_id}", responses=WRITE_ONE, summary="Revoke a token")
+async def take_back_token(
+    token_id: Annotated[ShortText, PathParam()],
+    server: ServerDep,
+    identity: Admin,
+    keep_children: Annotated[bool, Query(description="Leave the tokens that were made with it as they are.")] = False,
+) -> RevokedToken:
+    """Revoke a token, the tokens that were made with it, and theirs; the sessions of all of them end."""
+    done = await revoke_token(server.db, server.journal, token_id, by=identity.name, keep_children=keep_children)
+    return RevokedToken(id=token_id, tokens=done.tokens, sessions=done.sessions)

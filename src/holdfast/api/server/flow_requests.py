@@ -1,17 +1,21 @@
 """What requests about flow runs come to: which there are, who drives them, a person's answer, an end."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from holdfast.api.flow_serialize import to_approval_id
-from holdfast.api.schemas import Decide, Decided, RunRef
+from holdfast.api.schemas import Decide, Decided, ForkRun, RetryRun, RunRef
 from holdfast.api.server.server import Server
+from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, ApprovalStale, RunNotInState
 from holdfast.fleet.stillness import explain_flow
-from holdfast.flows.answers import cancel_flow, decide
+from holdfast.flows.answers import cancel_flow, decide, retry_in_journal
+from holdfast.flows.service.flow_fork import fork_in_journal
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.presentation.flow_run import view_flow
 from holdfast.runtime import flow_rows
+from holdfast.runtime.checkpoint.base import new_run_id
 from holdfast.runtime.flow_rows import FlowRow
 
 
@@ -37,8 +41,27 @@ async def refuse_flow(server: Server, run_id: str, verb: str) -> None:
     if await find_flow(server, run_id) is not None:
         raise RunNotInState(
             f"Run {run_id} is of a flow, which cannot {verb}.",
-            hint="A flow goes on by itself where its code is; it can be answered and cancelled here.",
+            hint="A flow goes on where its code is; it can be answered and cancelled, and retried if it failed.",
         )
+
+
+async def retry_flow_run(server: Server, run_id: str, body: RetryRun | None, *, by: str) -> RunRef:
+    """Let a failed flow run go on at the step that failed. Raises `RunNotInState` if it has not failed."""
+    if body is not None and body.model_fields_set:
+        names = ", ".join(sorted(body.model_fields_set))
+        raise RunNotInState(f"Run {run_id} is of a flow, and goes on as it is: it takes no {names}.")
+    await retry_in_journal(server.journal, run_id, by=by)
+    return RunRef(run_id=run_id, state=RunStatus.PENDING)
+
+
+async def fork_flow_run(server: Server, run_id: str, body: ForkRun, *, key: str | None) -> RunRef:
+    """Start a new run with what a flow run has recorded before a step."""
+    if names := body.model_fields_set - {"phase_key"}:
+        raise RunNotInState(f"Run {run_id} is of a flow, and its fork takes no {', '.join(sorted(names))}.")
+    digest = None if key is None else hashlib.sha256(f"{run_id}\0{body.phase_key}\0{key}".encode()).hexdigest()
+    new_id = new_run_id() if digest is None else digest[:32]
+    await fork_in_journal(server.journal, run_id, body.phase_key, new_id)
+    return RunRef(run_id=new_id, state=RunStatus.PENDING)
 
 
 async def answer_flow(server: Server, run_id: str, key: str, action: str, *, digest: str | None, **answer: Any) -> None:
@@ -74,7 +97,7 @@ async def decide_by_id(server: Server, approval_id: str, body: Decide, *, by: st
 
 async def _find_place(server: Server, approval_id: str) -> tuple[str, str] | None:
     """Find the run and the key that an id means: both may have colons in them."""
-    for asking in await server.flow_questions.list():
+    for asking in await server.flow_questions.list_open():
         if to_approval_id(asking.row.run_id, asking.question.key) == approval_id:
             return asking.row.run_id, asking.question.key
     for at in (index for index in reversed(range(len(approval_id))) if approval_id[index] == ":"):

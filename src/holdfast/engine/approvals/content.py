@@ -73,7 +73,7 @@ def _describe_change(scope: RunScope, before: str, after: str) -> dict[str, Any]
     files = [file for file in summarize_diff(place.repo, before, after).files if not is_named(moved_aside, file.path)]
     return {
         "diff": diff(place.repo, before, after, max_chars=_MAX_CHARS, without=moved_aside),
-        "files": [file.path for file in files],
+        "files": [file.path.encode(errors="replace").decode() for file in files],  # a name may be no text
         "added": sum(file.added or 0 for file in files),
         "removed": sum(file.removed or 0 for file in files),
     }

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from holdfast.engine.approvals.questions import ApprovalDecision, ApprovalQuestion, to_question
+from holdfast.engine.approvals.questions import ApprovalDecision, ApprovalQuestion, OutcomeQuestion, to_question
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import (
     ApprovalAnswered,
@@ -20,7 +20,7 @@ from holdfast.errors import (
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.runs import find_approval, list_overdue
-from holdfast.persistence.statements import now_text, raise_budget, to_time_text
+from holdfast.persistence.statements import now_text, raise_budget, set_wake, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
@@ -49,7 +49,9 @@ async def _append_answer(journal: Journal, question: ApprovalQuestion, answer: A
     if not question.key:
         key = _find_key(Records(await journal.read(question.run_id)), question.approval_id)
         question = replace(question, key=key)
-    await journal.append(question.run_id, [question.to_event(answer)], rows=[question.to_answer_row(answer)])
+    # The rows of a run say by themselves that its approvals are all answered; of a call's outcome they do not.
+    wake = [set_wake(question.run_id)] if isinstance(question, OutcomeQuestion) else []
+    await journal.append(question.run_id, [question.to_event(answer)], rows=[question.to_answer_row(answer), *wake])
 
 
 async def decide_overdue(

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from holdfast.agents.calls.conversion import describe_args, is_described_whole
+from holdfast.agents.calls.conversion import describe_for_person, is_described_whole
 from holdfast.agents.calls.permission import ApprovalAnswer, digest_of
 from holdfast.agents.policy.approval_mode import describe_kind, kind_of
 from holdfast.agents.policy.judgement import Judgement
@@ -16,6 +16,7 @@ from holdfast.engine.scope import RunScope
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import Nondeterminism, RowRefused
 from holdfast.runtime.records import Record
+from holdfast.runtime.run_fold.call_line import ask_about_call
 from holdfast.runtime.step import Stopped
 from holdfast.workflow import Phase
 
@@ -82,10 +83,10 @@ class PhaseToolApprover:
 
     def _to_question(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> ToolQuestion:
         """Return the question as it would be put now."""
+        described = {"tool": call.name, "args": describe_for_person(call)}
         content: dict[str, Any] = {
-            "question": f"May the agent call {call.name}? It was asked because {judgement.reason}.",
-            "tool": call.name,
-            "args": describe_args(call),
+            "question": f"{ask_about_call(described)} It was asked because {judgement.reason}.",
+            **described,
             "is_whole": is_described_whole(call),
             "folder": str(self._scope.place.root),
             "policy": judgement.to_dict(),

@@ -47,6 +47,12 @@ class CommandShell:
         return self.is_of_agent and self.sandbox == "none" and not self.free_by
 
     @property
+    def is_contained(self) -> bool:
+        """Whether it can reach nothing but the files of the run."""
+        sandbox = self.shell.sandbox
+        return sandbox is not None and not (self.shell.has_network or sandbox.hosts)
+
+    @property
     def facts(self) -> dict[str, str]:
         """What of it is recorded with the command's result."""
         return {"sandbox": self.sandbox, **({"unsandboxed_by": self.free_by} if self.free_by else {})}

@@ -1,19 +1,21 @@
 """The template's own commands, set-up and checks, as durable steps: started once, found again after a crash."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.agents.policy.judgement import needs_approval
-from holdfast.agents.tools.rules import ToolCall
+from holdfast.agents.tools.rules import CommandSpool, ToolCall
 from holdfast.agents.tools.shell import Shell
 from holdfast.engine.history import spool_key
-from holdfast.engine.phase.command_shell import CommandKind, open_command_shell
+from holdfast.engine.phase.command_shell import CommandKind, CommandShell, open_command_shell
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ChecksFailed, SandboxMissing, WorkspaceError
-from holdfast.runtime.records import StepState
+from holdfast.runtime.outcomes.unknown_outcomes import NotDone, Unclear
+from holdfast.runtime.records import Record, StepState
 from holdfast.runtime.step import TOOL_CALL, CancelRun, Step
 from holdfast.workflow import Phase
 from holdfast.workspace import (
@@ -24,6 +26,7 @@ from holdfast.workspace import (
     clean_environment,
     find_command,
     record_requests,
+    remove_spooled,
     run_spooled,
     snapshot,
     stop_spooled,
@@ -60,8 +63,11 @@ class TemplateCommand:
 async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, Any]:
     """Run a command of the template as a durable step; one that outlived its engine is waited for, not repeated.
 
+    One that was in flight in another place is run again if nothing outside of its worktree can have come of it, or if
+    it is a set-up, which every place does for itself; otherwise a person is asked.
+
     Raises `SandboxMissing` where it would run an agent's code, nothing contains it, and no phase is there to ask in;
-    and `Suspended` while a person has not said whether it may run.
+    and `Suspended` while a person has not said whether it may run, or what became of it.
     """
     key = command.key
     env = {"HOLDFAST_RUN_ID": scope.run_id, **command.env}
@@ -82,13 +88,59 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
         facts = {**opened.facts, **record_requests(outcome.requests), **facts}
         return {"exit_code": outcome.exit_code, "outcome": words, "output": outcome.output, **facts}
 
+    in_flight = _CommandInFlight(scope, command, opened)
     phase = None if command.phase is None else command.phase.key
-    details = {"tool": "command", "argv": list(command.argv), "phase": phase}
-    step = Step(key, command.lane_id, has_intent=True, kinds=TOOL_CALL, details=details)
+    place = await asyncio.to_thread(in_flight.find_place)
+    details = {"tool": "command", "argv": list(command.argv), "phase": phase, "place": place}
+    step = Step(key, command.lane_id, on_unknown=in_flight.look_for, kinds=TOOL_CALL, details=details)
     scope.history.commands.add(key)
-    result: dict[str, Any] = await scope.log.step(step, run)
+    if command.kind is CommandKind.SETUP and not opened.is_contained:
+        scope.history.unfenced.add(spool_key(scope.run_id, key))
+    result = await scope.log.step(step, run)
     scope.history.commands.discard(key)
-    return result
+    scope.history.unfenced.discard(spool_key(scope.run_id, key))
+    return _to_result(result)
+
+
+class _CommandInFlight:
+    """What is known of a command before it is run: whether it was begun, where, and what it could reach there."""
+
+    def __init__(self, scope: RunScope, command: TemplateCommand, opened: CommandShell) -> None:
+        self._key = spool_key(scope.run_id, command.key)
+        self._record: Record | None = scope.log.records.by_key.get(("step", command.key))
+        self._spool = CommandSpool(scope.spool_dir, "rerun" if command.kind is CommandKind.SETUP else "ask")
+        self._is_contained = opened.is_contained
+
+    def find_place(self) -> dict[str, Any]:
+        """Say where the command is begun; of one that a person is asked about, where it was."""
+        record = self._record
+        is_in_doubt = record is not None and record.is_in_doubt
+        if record is not None and is_in_doubt and self._look_for(record) == "ask":
+            return dict(record.place)
+        if record is None or is_in_doubt:
+            self._spool.announce(self._key)
+        facts = {"at": round(time.time(), 3), "is_contained": self._is_contained}
+        return {**self._spool.place.record_requests(), **facts}
+
+    async def look_for(self, _key: str) -> NotDone | Unclear:
+        assert self._record is not None
+        found = await asyncio.to_thread(self._look_for, self._record)
+        return Unclear() if found == "ask" else NotDone(found)
+
+    def _look_for(self, record: Record) -> Literal["reattached", "rerun", "ask"]:
+        begun = record.place
+        if begun and self._spool.place.is_same(begun) and self._spool.is_gone(self._key):
+            return "rerun" if begun.get("is_contained") else self._spool.on_lost
+        if self._spool.is_lost(self._key):
+            return "reattached"  # to what is left of it, which says that it is lost
+        return self._spool.look_for(self._key, begun)
+
+
+def _to_result(result: Any) -> dict[str, Any]:
+    """Return a recorded result; of a command that a person says is done, that it went well."""
+    if isinstance(result, dict) and "exit_code" in result:
+        return result
+    return {"exit_code": 0, "outcome": "exit code 0", "output": "" if result is None else str(result)}
 
 
 def _is_begun(scope: RunScope, key: str) -> bool:
@@ -165,6 +217,14 @@ async def stop_commands(scope: RunScope) -> None:
     await _stop_all(scope, of_template | scope.history.agent_commands, grace_s=_ABORT_GRACE_S)
 
 
+async def stop_unfenced_commands(scope: RunScope) -> None:
+    """End what another machine may run again from now on, and forget it: whoever is next here runs it again too."""
+    keys = sorted(scope.history.unfenced)
+    await _stop_all(scope, keys, grace_s=_ABORT_GRACE_S)
+    # crash: its folder says that it was ended, and its step gets that as its result.
+    await asyncio.gather(*(asyncio.to_thread(remove_spooled, key, spool_dir=scope.spool_dir) for key in keys))
+
+
 async def stop_left_commands(scope: RunScope) -> None:
     """End what an attempt that was given up still has running, before another one works on its files."""
     await _stop_all(scope, scope.history.left_commands)
@@ -180,7 +240,10 @@ async def save_files(scope: RunScope, phase: Phase, attempt: int, step: Step) ->
 
     def save() -> dict[str, Any]:
         made = snapshot(scope.place, phase.key, attempt, at=utc_now(), message=phase.title)
-        left_out = [{"path": item.path, "reason": item.reason.value} for item in made.left_out]
+        # A name may be no text, which no journal holds.
+        left_out = [
+            {"path": item.path.encode(errors="replace").decode(), "reason": item.reason.value} for item in made.left_out
+        ]
         return {"ref": made.ref, "commit": made.commit, "tree": made.tree_id, "left_out": left_out}
 
     facts: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(save))

@@ -8,7 +8,6 @@ from holdfast.engine.phase.command_shell import CommandKind
 from holdfast.engine.phase.commands import TemplateCommand, run_command
 from holdfast.engine.scope import RunScope
 from holdfast.workflow import Hook, Phase
-from holdfast.workspace import write_tree
 
 _MAX_OUTPUT_CHARS = 4000
 _MAX_ARGS_CHARS = 16_000  # of an environment variable, well below what a system takes
@@ -52,7 +51,7 @@ class PhaseHooks:
             self._phase,
             self._attempt,
             env=_to_environment(call),
-            more=lambda: {"tree": write_tree(self._scope.place).tree_id},
+            more=self._scope.record_tree,
         )
         result = await run_command(self._scope, command)
         output = str(result["output"]).strip()[-_MAX_OUTPUT_CHARS:]

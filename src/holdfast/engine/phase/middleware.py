@@ -31,7 +31,6 @@ from holdfast.errors import JournalCorrupt, PhaseTimeout
 from holdfast.persistence.carried_files import find_image
 from holdfast.runtime.step import CancelRun, Interrupted, SameCommit, Stopped
 from holdfast.workflow import Phase
-from holdfast.workspace import write_tree
 
 _DRIFT = frozenset({"model", "system", "tools"})
 # What a look at the repository must not run: a program that its configuration names, or one in a folder that only looks
@@ -93,7 +92,7 @@ def make_middleware(
         shell = replace(shell, sandbox=None)
     if shell.sandbox is None:
         shell = replace(shell, env={**shell.env, **_GIT_WITHOUT_SANDBOX})
-    shell = permit(shell, permissions)
+    shell = replace(permit(shell, permissions), unfenced=scope.history.unfenced, file_lock=scope.tree_lock)
     policy = ToolPolicy(
         root,
         permissions,
@@ -108,11 +107,12 @@ def make_middleware(
     scope.current_tree = ""  # a person may have changed files since the last turn
 
     async def after_mutation() -> dict[str, Any]:
-        scope.current_tree = await scope.on_disk(lambda: write_tree(scope.place).tree_id)
-        return {"tree": scope.current_tree}
+        facts = await scope.on_disk(scope.record_tree)
+        scope.current_tree = facts.get("tree", scope.current_tree)
+        return facts
 
     async def before_command() -> str:
-        return scope.current_tree or str((await after_mutation())["tree"])
+        return scope.current_tree or (await after_mutation()).get("tree", "")
 
     services = TurnServices(
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir, persona.on_lost)},

@@ -1,4 +1,4 @@
-"""Commands that this machine still runs for runs that another machine has: ended when a process starts here.
+"""Commands that this machine still runs for runs that have left it: ended when a process starts here.
 
 A command that goes on while its run goes on elsewhere works on files that nobody will look at, or is paid for twice. A
 process that hears of the loss while it drives ends them by itself (`run_owner.py`); this is for one that was dead.
@@ -8,14 +8,15 @@ import asyncio
 from pathlib import Path
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.listings import list_owned_elsewhere
-from holdfast.workspace import list_commands, stop_spooled
+from holdfast.persistence.listings import list_elsewhere
+from holdfast.workspace import find_place, list_commands, stop_spooled
 
 
 async def stop_foreign_commands(db: Database, spool_dir: Path) -> list[str]:
-    """End what an earlier process left running here of runs that another machine has now; return the commands' keys."""
+    """End what an earlier process left running here of runs that have left this place; return the commands' keys."""
     running = {key: _run_of(key) for key in await asyncio.to_thread(list_commands, spool_dir)}
-    foreign = await list_owned_elsewhere(db, set(running.values())) if running else set()
+    place = await asyncio.to_thread(find_place, spool_dir.parent)
+    foreign = await list_elsewhere(db, set(running.values()), place.data) if running else set()
     keys = sorted(key for key, run_id in running.items() if run_id in foreign)
     await asyncio.gather(*(stop_spooled(key, spool_dir=spool_dir) for key in keys))
     return keys

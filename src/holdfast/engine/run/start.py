@@ -9,7 +9,8 @@ from holdfast.engine.scope import RunScope
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
 from holdfast.persistence.runs import StoredRun
-from holdfast.persistence.statements import reopen_phase, reopen_run, resume_run, start_run
+from holdfast.persistence.statements import clear_wake, reopen_phase, reopen_run, resume_run, start_run
+from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind
 
 
@@ -52,7 +53,8 @@ class ResumeStart(DriveStart):
         is_started_now = stored.run.state == RunStatus.PENDING  # its maker died before it began
         if is_started_now:
             events.insert(0, scope.log.event(EventKind.RUN_STARTED, **sandbox))
-        await scope.log.append(*events, rows=[resume_run(scope.run_id, is_started_now=is_started_now)])
+        rows = [resume_run(scope.run_id, is_started_now=is_started_now), *_serve_request(stored)]
+        await scope.log.append(*events, rows=rows)
 
 
 class RetryStart(DriveStart):
@@ -62,10 +64,15 @@ class RetryStart(DriveStart):
 
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
         failed = [key for key, row in stored.phases.items() if row.state == RunPhaseState.FAILED]
-        rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id)]
+        rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id), *_serve_request(stored)]
         resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed", **await find_sandbox(scope))
         await scope.log.append(resumed, *_skipped(scope, stored), rows=rows)
         scope.history.retry(scope.log.records.last_seq + 1)
+
+
+def _serve_request(stored: StoredRun) -> list[Statement]:
+    """Take back the request to go on that this drive serves: it would be served again after the next stop."""
+    return [] if stored.run.wake is None else [clear_wake(stored.run.id, stored.run.wake)]
 
 
 async def find_sandbox(scope: RunScope) -> dict[str, Any]:

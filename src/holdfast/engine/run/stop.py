@@ -3,13 +3,13 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from holdfast.engine.approvals.questions import OutcomeQuestion
 from holdfast.engine.phase.commands import stop_commands
 from holdfast.engine.report import Reported, write_report
-from holdfast.engine.scope import RunScope, error_facts
+from holdfast.engine.scope import RunScope, error_facts, utc_now
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import RunAlreadyTerminal
 from holdfast.persistence.runs import read_approvals
@@ -140,7 +140,7 @@ def _end_of(waiting: Sequence[Suspended], reason: PauseReason) -> str | None:
     limits = {getattr(suspended, "facts", {}).get("limit") for suspended in waiting if suspended.reason is reason}
     if reason is not PauseReason.BUDGET or limits != {"day"}:
         return None
-    tomorrow = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    tomorrow = utc_now().replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     return to_time_text(tomorrow)
 
 

@@ -14,10 +14,11 @@ from holdfast.engine.phase.commands import TemplateCommand, check_success, run_c
 from holdfast.engine.run.base_files import rows_of_workspace
 from holdfast.engine.run.local_files import bring_files
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
-from holdfast.errors import WorkspaceError
+from holdfast.errors import ToolOutcomeUnknown, WorkspaceError
 from holdfast.persistence.statements import place_run, set_place
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind
+from holdfast.runtime.outcomes.crashes import SETUP_LANE
 from holdfast.runtime.records import StepState
 from holdfast.runtime.step import SameCommit, Step, StepKinds
 from holdfast.workspace import (
@@ -85,9 +86,9 @@ def _open(scope: RunScope) -> tuple[Workspace, bool]:
     is_new = workspace.is_rebuilt or mark.exists()
     if is_new and tree:
         restore(workspace, tree, at=utc_now())
-        if scope.history.prepared:
-            # Copies and the folders that set-up filled are in no tree: they are lost with the folder they were in.
-            write_whole(mark.with_name("prepare-again"), "")
+    if scope.history.prepared and (is_elsewhere or (is_new and tree)):
+        # Copies and the folders that set-up filled are in no tree: they are lost with the folder they were in.
+        write_whole(mark.with_name("prepare-again"), "")
     mark.unlink(missing_ok=True)
     return workspace, is_new
 
@@ -106,6 +107,7 @@ async def prepare(scope: RunScope) -> None:
     again = scope.place.state_dir / "prepare-again"
     round_no = max(scope.history.prepared, 1)
     if again.exists() or _has_failed_before_retry(scope, round_no):
+        await _give_up_commands(scope, _lane(round_no))
         round_no = scope.history.prepared + 1
     await _record(scope, round_no)
     # crash: the record stands and the file may still be there; then one more round is begun, which does no harm.
@@ -140,7 +142,7 @@ async def _record_setup(scope: RunScope, lane_id: str) -> None:
 
 
 def _lane(round_no: int) -> str:
-    return "setup" if round_no == 1 else f"setup#{round_no}"
+    return SETUP_LANE if round_no == 1 else f"{SETUP_LANE}#{round_no}"
 
 
 def _workspace_key(round_no: int) -> str:
@@ -155,6 +157,20 @@ def _has_failed_before_retry(scope: RunScope, round_no: int) -> bool:
         if record.state is StepState.FAILED or (record.result or {}).get("exit_code", 0) != 0:
             return True
     return False
+
+
+async def _give_up_commands(scope: RunScope, lane_id: str) -> None:
+    """Say of set-up commands in flight where the run was before that they are run again here, with all others."""
+    for key in sorted(key for key in scope.history.commands if key.startswith(f"{lane_id}/")):
+        error = {
+            "code": ToolOutcomeUnknown.code,
+            "message": "What became of it is not known; the set-up is done again.",
+        }
+        await scope.log.append(
+            scope.log.event(EventKind.TOOL_UNKNOWN, lane_id, key=key, resolution="rerun"),
+            scope.log.event(EventKind.TOOL_ERROR, lane_id, key=key, attempt=1, error=error),
+        )
+        scope.history.commands.discard(key)
 
 
 async def _record_move(scope: RunScope) -> None:

@@ -29,7 +29,7 @@ def enclose(sandbox: Sandbox, argv: Sequence[str], *, cwd: Path, folder: Path, p
     """Put a command into a sandbox of the kind that was found to work; `folder` is the command's own in the spool."""
     if probe.kind is SandboxKind.LANDLOCK:
         return _by_landlock(sandbox, argv, folder / "scratch")
-    rules = _rules(sandbox, build_filter(has_network=True, has_unix_sockets=True))
+    rules = _rules(sandbox, build_filter(has_network=True, has_unix_sockets=True, is_apart=True))
     if sandbox.hosts and not sandbox.has_network:
         rules["hosts"] = list(sandbox.hosts)
         sandbox, argv = _lead_to_proxy(sandbox, argv)

@@ -4,7 +4,7 @@ Part of `spool_runner.py`, which has adopted every orphan of the command: whatev
 however often it forked and whichever session it went into. Imports only the library, as the runner does.
 """
 
-# ruff: noqa: PTH105, PTH106, PTH108, PTH112, PTH114, PTH123, PTH208
+# ruff: noqa: PTH105, PTH106, PTH108, PTH112, PTH114, PTH116, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib
@@ -22,6 +22,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAUSE_S = 0.2
 _END_WAIT_S = 10.0
+_MUCH_SHARED_KB = 32 * 1024
 
 
 class LimitWatch:
@@ -44,7 +45,7 @@ class LimitWatch:
         self._next = time.monotonic() + _PAUSE_S
         if len(pids) > self._limits["processes"]:
             return "processes"
-        if sum(map(_find_memory, pids)) > self._limits["memory"]:
+        if sum(map(_find_memory, pids)) + _find_shared_memory(pids) > self._limits["memory"]:
             return "memory"
         ended = os.times()
         if sum(map(_find_cpu_s, pids)) + ended.children_user + ended.children_system > self._limits["cpu_s"]:
@@ -125,6 +126,63 @@ def _find_memory(pid: int) -> int:
     except (OSError, ValueError):
         return 0
     return (int(resident) - int(shared)) * _PAGE
+
+
+def _find_shared_memory(pids: list[int]) -> int:
+    """Return the memory that processes share and no file on a disk stands behind: counted once, mapped or not.
+
+    Memory behind an open file (`memfd_create`) is that of the file; other memory is found where a process maps it.
+    """
+    files: dict[int, int] = {}
+    mapped = 0
+    for pid in pids:
+        mapped += _find_mapped(pid)
+        for number in _list(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                found = os.stat(f"/proc/{pid}/fd/{number}")
+                if found.st_dev == _SHARED_DEVICE:
+                    files[found.st_ino] = found.st_blocks * 512
+    return max(mapped, sum(files.values()))
+
+
+def _find_mapped(pid: int) -> int:
+    """Return a process's part of the shared memory that it maps: half of what two processes map.
+
+    The exact part is slow to find, so it is only looked at where there is much of it.
+    """
+    with contextlib.suppress(OSError):
+        whole = _find_kilobytes(f"/proc/{pid}/status", "RssShmem:")
+        if whole < _MUCH_SHARED_KB:
+            return 0
+        return (_find_kilobytes(f"/proc/{pid}/smaps_rollup", "Pss_Shmem:") or whole) * 1024
+    return 0
+
+
+def _find_kilobytes(path: str, field: str) -> int:
+    with open(path, errors="replace") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith(field)), 0)
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _find_shared_device() -> int:
+    """Find the number of the device that the kernel keeps files in that are nothing but memory."""
+    try:
+        file = os.memfd_create("probe")
+    except (AttributeError, OSError):
+        return -1
+    try:
+        return os.fstat(file).st_dev
+    finally:
+        os.close(file)
+
+
+_SHARED_DEVICE = _find_shared_device()
 
 
 def _find_cpu_s(pid: int) -> float:

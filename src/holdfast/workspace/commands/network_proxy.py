@@ -31,6 +31,9 @@ _MOST_HEAD = 65536
 _CONNECT_S, _SILENT_S = 20.0, 600.0
 _MOST_CONNECTIONS = 256
 _MOST_NOTES = 10_000
+# Addresses that hold one of the older kind: of a gateway (NAT64), of translators, and compatible ones.
+_TRANSLATED = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
+_PRIVATE_NETWORKS = (ipaddress.IPv6Network("64:ff9b:1::/48"),)  # a gateway's own prefix; Python 3.11 calls it global
 
 
 class HostRules:
@@ -160,8 +163,15 @@ def connect(rules: HostRules, host: str, port: int) -> tuple[socket.socket | Non
 
 def is_public(address: str) -> bool:
     found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
-    return found.is_global and not found.is_multicast and (mapped is None or mapped.is_global)
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.is_site_local or any(found in network for network in _PRIVATE_NETWORKS):
+            return False
+        inner = found.ipv4_mapped or found.sixtofour
+        if any(found in network for network in _TRANSLATED):
+            inner = ipaddress.IPv4Address(found.packed[-4:])
+        if inner is not None and not inner.is_global:
+            return False
+    return found.is_global and not found.is_multicast
 
 
 def _read_head(client: socket.socket) -> tuple[bytes, bytes]:

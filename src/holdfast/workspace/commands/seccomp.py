@@ -40,6 +40,32 @@ REFUSED = {
         **{"open_by_handle_at": 265, "fanotify_init": 262, "userfaultfd": 282, "lookup_dcookie": 18},
     },
 }
+# Where a command shares the process numbers and the System V objects of its user, it could read and remove the shared
+# memory and the queues of other programs, and change their limits and their share of the processor.
+REFUSED_UNLESS_APART = {
+    "x86_64": {
+        **{"shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220},
+        **{"msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241},
+        **{"migrate_pages": 256, "move_pages": 279, "process_madvise": 440, "process_mrelease": 448},
+    },
+    "aarch64": {
+        **{"shmget": 194, "shmat": 196, "shmctl": 195, "semget": 190, "semop": 193, "semctl": 191, "semtimedop": 192},
+        **{"msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187, "mq_open": 180, "mq_unlink": 181},
+        **{"migrate_pages": 238, "move_pages": 239, "process_madvise": 440, "process_mrelease": 448},
+    },
+}
+# Calls that name a process: the argument that does, which has to be 0 then, the caller itself.
+OF_A_PROCESS = {
+    "x86_64": {
+        **{"prlimit64": (302, 0), "setpriority": (141, 1), "ioprio_set": (251, 1), "sched_setaffinity": (203, 0)},
+        **{"sched_setparam": (142, 0), "sched_setscheduler": (144, 0), "sched_setattr": (314, 0)},
+    },
+    "aarch64": {
+        **{"prlimit64": (261, 0), "setpriority": (140, 1), "ioprio_set": (30, 1), "sched_setaffinity": (122, 0)},
+        **{"sched_setparam": (118, 0), "sched_setscheduler": (119, 0), "sched_setattr": (274, 0)},
+    },
+}
+_OF_A_USER = {"setpriority": 2, "ioprio_set": 3}  # the first argument of these that means all processes of a user
 # Calls that are judged by an argument.
 JUDGED = {
     "x86_64": {
@@ -71,9 +97,16 @@ def is_supported() -> bool:
 
 
 def build_filter(
-    *, has_network: bool, has_unix_sockets: bool, has_truncate: bool = True, is_tcp_only: bool = False
+    *,
+    has_network: bool,
+    has_unix_sockets: bool,
+    has_truncate: bool = True,
+    is_tcp_only: bool = False,
+    is_apart: bool = False,
 ) -> bytes:
     """Return the filter. `has_truncate` is false where Landlock does not know that call (kernels before 6.2).
+
+    `is_apart` is true where the command has process numbers and System V objects of its own.
 
     Pairs of connected sockets (`socketpair`) are always there: programs talk to their own children by them. Without
     unix sockets a pair of datagrams is refused, since either end could be sent to another socket later. With
@@ -87,6 +120,8 @@ def build_filter(
         steps += _if(_AT_LEAST, _X32, _KILL)
     for number in sorted(REFUSED[machine].values()):
         steps += _if(_EQUAL, number, refuse)
+    if not is_apart:
+        steps += _keep_to_itself(machine, refuse)
     if not has_truncate:
         steps += _if(_EQUAL, judged["truncate"], refuse)
     # The flags of clone3 lie in memory, where no filter looks; without it libraries use clone.
@@ -111,6 +146,18 @@ def build_filter(
 
 
 _Step = tuple[int, int, int, int]
+
+
+def _keep_to_itself(machine: str, refuse: int) -> list[_Step]:
+    """Refuse what reaches other programs of the user; what a program does to itself names process 0."""
+    steps: list[_Step] = []
+    for number in sorted(REFUSED_UNLESS_APART[machine].values()):
+        steps += _if(_EQUAL, number, refuse)
+    for name, (number, argument) in OF_A_PROCESS[machine].items():
+        steps += _if_argument(number, argument, _unless(_EQUAL, 0, refuse))
+        if name in _OF_A_USER:
+            steps += _if_argument(number, 0, _if(_EQUAL, _OF_A_USER[name], refuse))
+    return steps
 
 
 def _if(test: int, value: int, answer: int) -> list[_Step]:

@@ -151,6 +151,12 @@ def list_commands(spool_dir: Path) -> list[str]:
     return keys
 
 
+def is_running(key: str, *, spool_dir: Path) -> bool:
+    """Tell whether a command that was started, or something that it started, still runs on this machine."""
+    spooled = read_spooled(spool_folder(spool_dir, key))
+    return spooled is not None and spooled.is_running
+
+
 def is_lost(key: str, *, spool_dir: Path) -> bool:
     """Tell whether a command was started of which nobody will ever know how it ended."""
     spooled = read_spooled(spool_folder(spool_dir, key))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.support.agents.phase import LANE, Phase, essence, outcomes
 from tests.support.agents.scripted_model import ScriptedModel, asks, says, tool
 
 from holdfast.agents.calls.middleware import JournalMiddleware
-from holdfast.agents.tools.rules import ToolRule
+from holdfast.agents.tools.rules import CommandSpool, ToolRule, file_tool_rules
 from holdfast.runtime.step import CancelRun, Interrupted, Stopped, Suspended
 
 MakeBench = Callable[[BaseException | None], "Bench"]
@@ -179,3 +180,28 @@ async def test_a_suspended_subagent_stops_the_other_before_its_next_step(phase: 
     assert bench.done == ["slow"]
     assert f"{LANE}/m0.t0/m0.t0" in outcomes(phase.events())
     assert f"{LANE}/m0.t0/m1" not in {event.payload["key"] for event in phase.events()}
+
+
+async def test_no_file_tool_works_while_a_command_runs(phase: Phase, tmp_path: Path) -> None:
+    """The file tools open paths as the user: a command that swaps a folder and a link would lead them out."""
+    is_begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def run(word: str) -> str:
+        is_begun.set()
+        await may_end.wait()
+        (phase.root / "f.txt").write_text(word)
+        return "ran"
+
+    async def look(word: str) -> str:
+        await is_begun.wait()
+        may_end.set()
+        return word
+
+    rules = {**file_tool_rules(phase.root), "run": ToolRule("rerun", spool=CommandSpool(tmp_path / "spool"))}
+    calls = [("run", {"word": "written"}), ("read_file", {"file_path": "/f.txt"}), ("look", {"word": "beside"})]
+    model = ScriptedModel(script=[asks(*calls), says("done")])
+
+    messages = await phase.play(rules=rules, build={"model": model, "tools": [tool("run", run), tool("look", look)]})
+
+    assert "written" in str(messages[3].content)
+    assert messages[4].content == "beside"

@@ -64,9 +64,13 @@ def test_a_served_phase_killed_anywhere_ends_the_same(play: Play) -> None:
     points = undisturbed["result"]["points"]
     chosen = range(len(points)) if IS_TORTURE else random.Random(SEED).sample(range(len(points)), 2)
 
-    for point in chosen:
+    for first in chosen:
+        point, answer = first, play(f"killed-{first}", first)
+        while answer["deaths"] == [0] and point > 0.75 * len(points):
+            # Calls beside each other may share an append: it was over before so many points. Kill one an append sooner.
+            point -= 2
+            answer = play(f"killed-{first}-{point}", point)
         details = f"seed {SEED}, killed at point {point} of {len(points)}: {points[point]}"
-        answer = play(f"killed-{point}", point)
 
         assert answer["deaths"] == [-signal.SIGKILL], details
         assert answer["code"] == 0, details

@@ -140,6 +140,8 @@ async def test_one_without_commands_is_continued_when_killed_in_an_answer(
         await until(lambda: fake.requests or task.done())
         assert not task.done(), task.result()
         await until(lambda: progress(phase, "session"))
+        history = "scratch/*/home-*/.aider/*.md"
+        await until(lambda: any(b"Write a.txt." in path.read_bytes() for path in phase.config.data_dir.glob(history)))
         killed = command(phase)
         runner = []
         if victim == "agent and engine":

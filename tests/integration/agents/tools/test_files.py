@@ -201,3 +201,20 @@ def test_what_cannot_be_written_is_told_without_a_path_of_the_machine(root: Path
 
     assert all(errors)
     assert not any(str(tmp_path) in str(text) or "staged" in str(text) for text in errors)
+
+
+@pytest.mark.parametrize("target", [".env", ".git/config", "config/server.pem"])
+def test_a_link_that_came_after_the_call_was_judged_is_not_followed_to_a_secret(tmp_path: Path, target: str) -> None:
+    root = tmp_path / "root"
+    (root / target).parent.mkdir(parents=True)
+    (root / target).write_text("canary\n")
+    (root / "a.txt").symlink_to(target)
+    backend = WholeFileBackend(root, staging_dir=tmp_path / "staging")
+
+    read = backend.read("/a.txt")
+    written = backend.write("/a.txt", "x")
+
+    assert read.error
+    assert "canary" not in str(read)
+    assert written.error
+    assert (root / target).read_text() == "canary\n"

@@ -126,9 +126,7 @@ class Surroundings(Cage):
 
     def run_outside(self, line: str) -> str:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "SOME_API_KEY": CANARY}
-        done = subprocess.run(
-            ["/bin/sh", "-c", line], cwd=self.root, env=env, capture_output=True, timeout=60, check=False
-        )
+        done = subprocess.run(["/bin/sh", "-c", line], cwd=self.root, env=env, capture_output=True, check=False)
         self.tidy()
         return (done.stdout + done.stderr).decode(errors="replace")
 

@@ -8,15 +8,16 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 from tests.support.api.served_app import exchange, serving_app
 from tests.support.api.server_world import FAST, Api
 from tests.support.progress_limit import until
 
 from holdfast.api.http import connection
+from holdfast.api.http.auth import COOKIE, Identity
 from holdfast.api.options import ServerOptions
 from holdfast.enums import Role
 from holdfast.persistence import access
@@ -228,18 +229,19 @@ async def test_every_token_is_compared_once_in_constant_time(api: Api, monkeypat
     assert compared == [(64, 64)] * (1 + len(wrong))
 
 
-async def test_a_login_code_is_compared_in_constant_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.api.http import auth
+async def test_a_login_code_is_found_by_its_hash_and_is_no_cookie(api: Api) -> None:
+    server = await api.app.state.holder.get()
+    code = await api.app.state.access.create_link(server, Identity("me", Role.ADMIN))
+    async with server.db.session() as session:
+        stored = str(list(await session.execute(text("SELECT * FROM sessions"))))
 
-    compared: list[Any] = []
-    real = hmac.compare_digest
-    monkeypatch.setattr(auth, "hmac", SimpleNamespace(compare_digest=lambda *two: compared.append(two) or real(*two)))
-    links = auth.LoginLinks()
-    code = links.create(auth.Identity("me", Role.VIEWER))
-
-    assert links.take(code[:-1]) is None
-    assert links.take(code) is not None
-    assert len(compared) == 2
+    for secret in (code, f"link:{code}", f"link%3A{code}"):
+        answer = await api.client().get("/api/session", headers={"Cookie": f"{COOKIE}={secret}"})
+        assert answer.status_code == 401
+    assert code not in stored
+    assert await access.take_link(server.db, server.journal, code[:-1]) is None
+    assert await access.take_link(server.db, server.journal, code) is not None
+    assert await access.take_link(server.db, server.journal, code) is None
 
 
 async def test_what_a_guess_of_another_kind_of_id_tells(api: Api) -> None:

@@ -17,6 +17,7 @@ from tests.support.api.server_world import Api
 from tests.support.api.stream_clients import one_by_one
 from tests.support.crash.points import IS_TORTURE, SEED
 
+from holdfast import Context, RunPaused, decide, run_flow
 from holdfast.api.live.feed import EventFilter, Feed
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow, WorkflowTemplateRow
@@ -289,3 +290,73 @@ async def test_who_may_do_what_is_not_told_to_viewers(api: Api, live: Any) -> No
 
     assert frames
     assert not any(b"holdfast-access" in frame or b"secretive" in frame for frame in frames)
+
+
+async def run_to_the_end(store: Any, run_id: str, steps: int = 3) -> None:
+    async def work(ctx: Context) -> str:
+        for number in range(steps):
+            await ctx.step(f"step {number}", lambda: "done")
+        await ctx.approval("go")
+        return "over"
+
+    with pytest.raises(RunPaused):
+        await run_flow(work, run_id=run_id, store=store)
+    await decide(run_id, "go", "approve", store=store)
+    await run_flow(work, run_id=run_id, store=store)
+
+
+FLOW_KINDS = [
+    *("run.created", "run.started", "human.approval.requested", "run.paused", "human.approval.received"),
+    *("run.resumed", "run.completed"),
+]
+
+
+async def take_kinds(feed: Feed, after: int, last: str) -> list[tuple[str, str]]:
+    """Follow until the run of this name is over; return run and kind of everything that was told."""
+    found: list[tuple[str, str]] = []
+    stream = feed.follow(after, EVERYTHING, idle_s=5)
+    async for frame in one_by_one(stream):
+        if to_entry(frame) is not None:
+            event = json.loads(frame.split(b"data: ")[1])
+            found.append((event["run_id"], event["kind"]))
+            if found[-1] == (last, "run.completed"):
+                break
+    await stream.aclose()
+    return found
+
+
+async def test_where_flows_stand_and_what_they_ask_is_told_but_not_their_steps(database_url: str) -> None:
+    async with open_feed(database_url) as (feed, db, journal):
+        stream = feed.follow(None, EVERYTHING, idle_s=60)
+        frames = one_by_one(stream)
+        assert b"event: ready" in await anext(frames)
+        await run_to_the_end(journal.store, "ours")
+        while b"run.completed" not in await anext(frames):
+            pass
+        await stream.aclose()
+        # Another process's, while nobody follows; and one of a workflow.
+        async with open_journal(db.address) as other:
+            await run_to_the_end(other.store, "another's")
+        await add_runs(db, ["a"], state="completed")
+        await journal.append("a", [create_event("a", "step.completed"), create_event("a", "run.completed")])
+    async with open_feed(database_url) as (feed, db, _journal):
+        first = await take_kinds(feed, 0, "another's")
+        again = await take_kinds(feed, 0, "another's")
+
+    assert [kind for run_id, kind in first if run_id == "ours"] == FLOW_KINDS
+    assert [kind for run_id, kind in first if run_id == "another's"] == FLOW_KINDS
+    assert again == first
+
+
+async def test_a_flow_of_another_process_is_heard_of_while_one_listens(database_url: str) -> None:
+    async with open_feed(database_url) as (feed, db, _journal):
+        stream = feed.follow(None, EVERYTHING, idle_s=60)
+        frames = one_by_one(stream)
+        assert b"event: ready" in await anext(frames)
+        async with open_journal(db.address) as other:
+            await run_to_the_end(other.store, "f", steps=120)  # more than a page that nobody is told of
+
+        kinds = [json.loads((await anext(frames)).split(b"data: ")[1])["kind"] for _ in FLOW_KINDS]
+
+        await stream.aclose()
+    assert kinds == FLOW_KINDS

@@ -85,6 +85,18 @@ async def test_a_stream_may_not_be_buffered_or_stored(api: Api) -> None:
     assert "no-transform" in answer.headers["cache-control"]
 
 
+async def test_every_blank_line_ends_an_event(api: Api) -> None:
+    run_id = await api.start()
+    await api.wait_for(run_id)
+
+    answer = await api.viewer.get(f"/api/runs/{run_id}/events")
+    *whole, rest = answer.text.split("\n\n")
+
+    assert all("\nevent: " in f"\n{frame}" for frame in whole)
+    assert whole[0].startswith("retry: 1000\nid: 1\n")
+    assert rest == ""
+
+
 async def test_a_bad_last_event_id_is_refused(api: Api) -> None:
     run_id = await api.start()
 
@@ -154,7 +166,7 @@ async def test_a_slow_client_is_cut_off_and_resumes(api: Api) -> None:
     head = await server.journal.read_head(run_id)
     run_streams = RunStreams(server.db, server.journal, max_queued=5)
     slow, quick = run_streams.follow(run_id, head, idle_s=0.05), run_streams.follow(run_id, head, idle_s=0.05)
-    assert (await anext(slow), await anext(quick)) == (b": still here\n\n",) * 2
+    assert (await anext(slow), await anext(quick)) == (b": still here\n",) * 2
     for number in range(20):
         await server.journal.append(run_id, [create_event(run_id, "agent.progress", number=number)])
         while not (frame := await anext(quick)).startswith(b"id: "):
@@ -215,7 +227,7 @@ async def test_what_waits_for_a_client_is_sent_together_and_not_in_pieces_too_la
     server = await api.app.state.holder.get()
     head = (await server.journal.read(run_id))[-1].seq
     stream = server.run_streams.follow(run_id, head, idle_s=0.05)
-    assert await anext(stream) == b": still here\n\n"
+    assert await anext(stream) == b": still here\n"
     for number in range(40):
         text = "x" * (10 if number < 20 else 10_000)
         await server.journal.append(run_id, [create_event(run_id, "agent.progress", text=text)])
@@ -241,7 +253,7 @@ async def test_a_quiet_stream_says_that_it_lives(api: Api) -> None:
 
     first, second = await anext(stream), await anext(stream)
 
-    assert first == second == b": still here\n\n"
+    assert first == second == b": still here\n"
     await stream.aclose()
 
 

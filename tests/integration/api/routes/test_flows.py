@@ -6,7 +6,9 @@ from urllib.parse import quote
 import pytest
 from tests.support.api.server_world import Api
 
-from holdfast import Context, RunPaused, run_flow, start_flow
+from holdfast import Context, RunPaused, decide, run_flow, start_flow
+from holdfast.api.serialize import to_cursor
+from holdfast.api.server import flow_questions
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow, WorkflowTemplateRow
 from holdfast.runtime.clock import FlowClock, use_clock
@@ -173,6 +175,45 @@ async def test_a_flow_is_looked_at_answered_and_told_of_like_a_run(api: Api) -> 
     assert len(history) == detail["seq"]
 
 
+async def read_approvals(api: Api, state: str, limit: int) -> list[tuple[str, str]]:
+    """Read the list page by page to its end: ids and states."""
+    found: list[tuple[str, str]] = []
+    more: dict[str, str] = {}
+    while True:
+        page = (await api.viewer.get("/api/approvals", params={"state": state, "limit": limit, **more})).json()
+        assert len(page["items"]) <= limit
+        found += [(item["approval_id"], item["state"]) for item in page["items"]]
+        if page["next_cursor"] is None:
+            return found
+        more = {"cursor": page["next_cursor"]}
+
+
+@pytest.mark.parametrize(("limit", "rows_at_once"), [(1, 1), (2, 500)])
+async def test_what_flows_asked_is_listed_with_its_answers_whether_they_are_over_or_not(
+    api: Api, limit: int, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_questions, "_ROWS_AT_ONCE", rows_at_once)
+    expected = []
+    for number in range(4):
+        await ask(api, run_id := f"order-{number}")
+        if number != 1:
+            await decide(run_id, "ship", "approve", by="ann", store=store_of(api))
+            expected.append((f"{run_id}:ship", "decided"))
+        if number % 2 == 0:
+            await run_flow(order, 7, run_id=run_id, store=store_of(api))
+    await start_flow("order", 9, run_id="never asked", store=store_of(api))
+
+    decided = await read_approvals(api, "decided", limit)
+    everything = await read_approvals(api, "all", limit)
+
+    assert decided == expected[::-1]
+    assert sorted(everything) == sorted([*expected, ("order-1:ship", "pending")])
+    (answered, *_) = (await api.viewer.get("/api/approvals", params={"state": "decided"})).json()["items"]
+    assert (answered["action"], answered["decided_by"], answered["shown"]) == ("approve", "ann", {"number": 7})
+    broken = await api.viewer.get("/api/approvals", params={"state": "decided", "cursor": to_cursor("noon", "x")})
+    assert (broken.status_code, broken.json()["code"]) == (422, "cursor_invalid")
+
+
 async def lanes(ctx: Context) -> Any:
     return await ctx.gather(ctx.approval("a:b", show="in a lane"), ctx.approval("c"))
 
@@ -195,7 +236,7 @@ async def test_questions_with_slashes_and_colons_in_their_names_are_answered(api
 
 async def test_a_flow_is_cancelled_like_a_run_and_knows_no_other_verb(api: Api) -> None:
     await ask(api)
-    for verb, body in (("resume", {}), ("retry", {}), ("pause", None), ("fork", {"phase_key": "x"})):
+    for verb, body in (("resume", {}), ("retry", None), ("pause", None), ("fork", {"phase_key": "x", "title": "y"})):
         refused = await api.operator.post(f"/api/runs/order-7/{verb}", json=body)
         assert (refused.status_code, refused.json()["code"]) == (409, "run_not_in_state")
 
@@ -230,6 +271,49 @@ async def test_a_flow_that_is_over_is_deleted_but_not_below_one_that_goes_on(api
         assert (answer.status_code, answer.json()["run_id"]) == (200, run_id)
         assert answer.json()["size_bytes"] > 100
     assert await read_all(api) == []
+
+
+async def test_a_failed_flow_is_retried_like_a_run_and_as_it_is(api: Api) -> None:
+    outcome: list[Exception] = [OSError("down")]
+
+    async def broken(ctx: Context) -> str:
+        def call() -> str:
+            if outcome:
+                raise outcome.pop()
+            return "up"
+
+        return await ctx.step("call", call)
+
+    with pytest.raises(OSError, match="down"):
+        await run_flow(broken, run_id="b", store=store_of(api))
+    refusals = (await api.operator.get("/api/runs/b")).json()["refusals"]
+    assert refusals["retry"] is None
+    changed = await api.operator.post("/api/runs/b/retry", json={"requirements_md": "more"})
+    assert (changed.status_code, changed.json()["code"]) == (409, "run_not_in_state")
+    assert (await api.viewer.post("/api/runs/b/retry")).status_code == 403
+
+    answers = [await api.operator.post("/api/runs/b/retry") for _ in range(2)]
+
+    assert [(answer.status_code, answer.json()["state"]) for answer in answers] == [(202, "pending")] * 2
+    (listed,) = (await api.viewer.get("/api/runs")).json()["items"]
+    assert (listed["run_id"], listed["state"]) == ("b", "pending")
+    assert await run_flow(broken, run_id="b", store=store_of(api)) == "up"
+    refused = await api.operator.post("/api/runs/b/retry")
+    assert (refused.status_code, refused.json()["code"]) == (409, "run_not_in_state")
+
+
+async def test_a_flow_is_forked_before_a_step(api: Api) -> None:
+    await ask(api)
+    url, body, key = "/api/runs/order-7/fork", {"phase_key": "ship"}, {"Idempotency-Key": "once"}
+
+    answers = [await api.operator.post(url, json=body, headers=key) for _ in range(2)]
+    unknown = await api.operator.post(url, json={"phase_key": "lost"})
+
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].json() == answers[1].json()
+    forked = (await api.viewer.get(f"/api/runs/{answers[0].json()['run_id']}")).json()
+    assert (forked["state"], [step["key"] for step in forked["steps"]]) == ("pending", ["charge"])
+    assert (unknown.status_code, "has no step 'lost'" in unknown.json()["detail"]) == (422, True)
 
 
 async def test_a_failed_flow_is_in_the_inbox_and_a_damaged_one_hides_no_other(api: Api) -> None:

@@ -147,3 +147,13 @@ async def test_two_forks_are_compared_in_cost_artifacts_and_files(api: Api) -> N
     assert [file["path"] for file in files["files"]] == ["later.txt"]
     assert artifact["files"][0]["path"] == "first.json"
     assert nobody.status_code == 404
+
+
+async def test_in_a_comparison_a_run_waits_for_what_it_waits_for(api: Api) -> None:
+    run_id = await api.start(workflow="asking-notes", requirements_md="Do this.")
+    await api.wait_for(run_id, "paused")
+
+    compared = (await api.viewer.get(f"/api/runs/{run_id}/comparison", params={"with": run_id})).json()
+
+    expected = (await detail(api, run_id))["telling"]
+    assert [side["headline"] for side in compared["sides"]] == [{"tone": "waiting", "text": expected["text"]}] * 2

@@ -17,6 +17,7 @@ from holdfast.agents.tools.shell import granted_shell
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import ConfigInvalid
 from holdfast.persona import AgentPersona
+from holdfast.workspace import Tree, Workspace, write_tree
 
 SLOW = "echo x >> log.txt; touch begun; exec sleep 432"
 
@@ -61,6 +62,44 @@ async def test_the_command_of_a_phase_that_takes_too_long_is_ended(
     assert result.error is not None
     assert result.error.code == "phase_timeout"
     assert not is_running("432")
+
+
+async def test_no_tree_is_read_while_a_command_could_swap_a_folder_for_a_link(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_beside: list[bool] = []
+
+    def look(workspace: Workspace) -> Tree:
+        read_beside.append(bool(find(world, "working")))
+        return write_tree(workspace)
+
+    monkeypatch.setattr("holdfast.engine.scope.write_tree", look)
+
+    async def execute(turn: Turn, line: str) -> None:
+        async def run() -> str:
+            shell = granted_shell()
+            assert shell is not None
+            return (await shell.run(line, timeout_s=100)).output
+
+        await turn.use_tool("execute", run, command=line)
+
+    async def script(turn: Turn) -> None:
+        async def short() -> None:
+            await until(lambda: find(world, "working"), "the long command")
+            await execute(turn, "touch short")
+            turn.write("go", "")
+
+        long_line = "touch working; until [ -e go ]; do sleep 0.02; done; rm working"
+        await asyncio.gather(execute(turn, long_line), short())
+        await execute(turn, "touch last")
+        turn.hand_in()
+
+    result = await world.run(script)
+
+    assert result.state is RunStatus.COMPLETED
+    assert True not in read_beside
+    results = [e.payload["result"] for e in world.events(result.run_id, "tool.result")]
+    assert ["tree" in each for each in results if isinstance(each, dict)][:3] == [False, True, True]
 
 
 async def test_the_command_of_an_aborted_run_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

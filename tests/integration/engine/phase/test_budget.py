@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from holdfast.persistence.admission import put_limit
 from holdfast.persistence.listings import RunFilter, list_page, read_money, read_total_micros
 from holdfast.persistence.runs import Spending, read_spent, read_spent_in_scopes
 from holdfast.persistence.statements import now_text
+from holdfast.runtime.clock import set_right
 from holdfast.runtime.run_fold.payload_text import advise_on_budget
 
 SIMULATED: dict[str, Any] = {"backends": frozenset({Backend.SIMULATED})}
@@ -91,6 +93,7 @@ async def test_a_limit_pauses_the_run_before_the_call_and_it_goes_on_after_a_top
 
 
 async def test_the_days_limit_for_all_counts_and_is_what_the_pause_says(world: World) -> None:
+    set_right(259_200.0)  # this machine's clock is three days ahead; on a server the store sees that it is not
     card = load_model_table().models[REAL_MODEL]
     limit = card.cost_micros(input_tokens=0, output_tokens=1000) + 1_000
     await put_limit(world.db, "day", "", limit, by="ann")
@@ -102,6 +105,8 @@ async def test_the_days_limit_for_all_counts_and_is_what_the_pause_says(world: W
     assert facts == {"limit": "day", "limit_micros": limit, "for_all": True}
     assert f"of the day's ${limit / 1e6:.4f}" in exhausted.payload["message"]
     assert exhausted.payload["message"].endswith(advise_on_budget(str(paused.run_id), exhausted.payload))
+    row = await world.run_row(paused.run_id)
+    assert row.due_at == f"{date.fromisoformat(row.updated_at[:10]) + timedelta(days=1)}T00:00:00.000Z"
 
 
 async def test_a_rehearsal_touches_no_limit_of_real_money(world: World) -> None:

@@ -13,7 +13,7 @@ from tests.support.engine_world import Turn, World, hand_in, phase, template
 
 from holdfast.config import Config, load_config
 from holdfast.engine.merge import MergeRequest, merge_run
-from holdfast.engine.patch import order_trees, read_patch
+from holdfast.engine.patch import RecordedFiles, order_trees, read_patch
 from holdfast.engine.retention.cleanup import Cleanup, clean_up, remove_runs
 from holdfast.engine.retention.selection import Selection
 from holdfast.enums import Backend
@@ -116,7 +116,7 @@ async def test_gc_takes_worktree_branch_and_spool_of_a_run_that_is_over_and_the_
     assert stored is not None
     assert stored.template is not None
     trees = order_trees((row.phase_key, row.tree, row.ended_at) for row in stored.phases.values())
-    assert "work.txt" in read_patch(world.data_dir, run_id, trees, stored.template.definition)
+    assert "work.txt" in read_patch(world.data_dir, RecordedFiles(run_id, trees, stored.template.definition))
     assert (await gc(world)).items == []
     assert (await merge_run(world.db, config_of(world), run_id))["action"] == "fast_forwarded"
 

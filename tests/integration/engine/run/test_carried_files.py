@@ -9,7 +9,7 @@ from tests.support.engine_world import CATALOG, Turn, World, git, hand_in, phase
 from holdfast.config import load_config
 from holdfast.engine.merge import MergeRequest, merge_run
 from holdfast.engine.merge_preview import preview_merge
-from holdfast.engine.patch import order_trees, read_patch
+from holdfast.engine.patch import RecordedFiles, order_trees, read_patch
 from holdfast.engine.retention.deletion import delete_run, finish_deleted
 from holdfast.engine.run.load import get_run
 from holdfast.engine.run.local_files import bring_files
@@ -51,7 +51,8 @@ async def read_diff(world: World, run_id: str, **settings: object) -> str:
     config = load_config(data_dir=world.data_dir, **CARRIED, **settings)
     trees = order_trees((row.phase_key, row.tree, row.ended_at) for row in stored.phases.values())
     await bring_files(world.db, config, stored.run, trees.values())
-    return read_patch(world.data_dir, run_id, trees, stored.template.definition if stored.template else None)
+    definition = stored.template.definition if stored.template else None
+    return read_patch(world.data_dir, RecordedFiles(run_id, trees, definition))
 
 
 async def test_another_machine_goes_on_in_the_middle_of_an_attempt(world: World) -> None:

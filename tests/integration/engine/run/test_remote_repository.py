@@ -1,13 +1,17 @@
 """A repository that is named by a URL: fetched by whoever drives, and the result pushed to it as a branch."""
 
 import asyncio
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.engine_world import Turn, World, git, hand_in
+from tests.support.forked_command import start_warm
 from tests.support.git_server import PASSWORD, GitServer, serving_git
+from tests.support.progress_limit import until
 
 from holdfast.config import load_config
 from holdfast.engine.merge import MergeRequest, merge_run
@@ -176,3 +180,89 @@ async def test_a_request_names_only_listed_repositories(world: World) -> None:
     for url in ("https://example.org/teams/a.git", "git@example.org:other/a.git"):
         with pytest.raises(RepositoryNotAllowed):
             remotes.check_remote(url, allowed=["https://example.org/team", "git@example.org:team"], is_request=True)
+
+
+_SSH = """#!/bin/sh
+# What ssh does with its last argument on the other side; who was asked for is written down.
+echo "$*" >> "{log}"
+case "$*" in *git@code.example.org*) ;; *) echo "unknown host" >&2; exit 255 ;; esac
+cd "{root}" || exit 255
+for command; do :; done
+exec sh -c "$command"
+"""
+
+
+@pytest.fixture
+def ssh_log(world: World, bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Who is asked for by the user's own ssh, which talks git's protocol to the server without a network."""
+    log, program = world.folder / "ssh.log", world.folder / "ssh"
+    program.write_text(_SSH.format(log=log, root=bare.parent))
+    program.chmod(0o755)
+    (world.folder / ".gitconfig").write_text(f"[core]\n\tsshCommand = {program}\n")
+    monkeypatch.setenv("HOME", str(world.folder))
+    return log
+
+
+@pytest.mark.parametrize("form", ["ssh://git@code.example.org{path}", "git@code.example.org:{name}"])
+async def test_a_repository_by_ssh_is_fetched_and_pushed_with_the_users_own_ssh(
+    world: World, bare: Path, ssh_log: Path, form: str
+) -> None:
+    url = form.format(path=bare, name=bare.name)
+    run_id = await world.run_and_stop(
+        lambda turn: turn.write("half.txt", "x"), "one", engine={"carry_files": True}, repo_path=url
+    )
+    there = World(world.url, world.folder / "other")
+    there._keys = world._keys
+    result = await there.engine(edit, carry_files=True).resume(run_id)
+    assert result.state is RunStatus.COMPLETED, result.error
+    config = load_config(data_dir=there.data_dir, carry_files=True)
+    merged = await merge_run(there.db, config, run_id, MergeRequest())
+    await there.close()
+    assert (merged["branch"], git(bare, "show", "main:one.txt")) == ("main", "by one")
+    requests = ssh_log.read_text()
+    assert "git-upload-pack" in requests
+    assert "git-receive-pack" in requests
+
+
+async def test_an_ssh_server_that_lets_nobody_in_is_named_and_nothing_is_left(
+    world: World, bare: Path, ssh_log: Path
+) -> None:
+    with pytest.raises(RepositoryMissing, match="unknown host"):
+        await world.run(edit, "one", repo_path=f"ssh://git@elsewhere.example.org{bare}")
+    assert not world.db.store.list_runs()
+
+
+@pytest.mark.parametrize("hook", ["pre-receive", "post-receive"])
+async def test_a_merge_killed_in_the_middle_of_its_push_is_finished_by_the_next(
+    world: World, bare: Path, tmp_path: Path, hook: str
+) -> None:
+    url, pid, log = f"file://{bare}", tmp_path / "pid", tmp_path / "log"
+    run_id = str((await world.run(edit, "one", engine=settings(bare), repo_path=url)).run_id)
+    before = git(bare, "rev-parse", "main")
+    program = bare / "hooks" / hook
+    program.parent.mkdir(exist_ok=True)
+    # The other side has taken the push, and holdfast is gone before it has heard of it; or the push comes to nothing.
+    ends = "exit 1" if hook == "pre-receive" else ""
+    program.write_text(f"#!/bin/sh\nuntil [ -s {pid} ]; do sleep 0.01; done\nkill -9 $(cat {pid})\n{ends}\n")
+    program.chmod(0o755)
+    env = {
+        **os.environ,
+        "HOLDFAST_DATA_DIR": str(world.data_dir),
+        "HOLDFAST_CARRY_FILES": "true",
+        "HOLDFAST_ALLOWED_REPOSITORIES": f"file://{bare.parent}",
+    }
+    log.touch()
+    merging = start_warm(["merge", run_id], env, None, (os.devnull, str(log), str(log)))
+    pid.write_text(str(merging.pid))
+    assert merging.wait() == -signal.SIGKILL, log.read_text()
+    program.unlink()
+    if hook == "post-receive":
+        await until(lambda: git(bare, "rev-parse", "main") != before, "the other side has ended")
+    assert not world.events(run_id, "run.merged")
+
+    merged = await merge_run(world.db, load_config(data_dir=world.data_dir, **settings(bare)), run_id, MergeRequest())
+
+    assert (merged["branch"], git(bare, "show", "main:one.txt")) == ("main", "by one")
+    assert len(git(bare, "rev-list", f"{before}..main").split()) == 1  # the result is there once
+    assert len(world.events(run_id, "run.merged")) == 1
+    assert (await world.run_row(run_id)).merged_into == "main"

@@ -10,7 +10,7 @@ from tests.support.engine_world import Turn, World, phase, template
 
 from holdfast.config import load_config
 from holdfast.engine.merge import merge_run
-from holdfast.engine.patch import describe_left_out, find_left_out, order_trees, read_patch
+from holdfast.engine.patch import RecordedFiles, describe_left_out, find_left_out, order_trees, read_patch
 from holdfast.engine.run import workspace
 from holdfast.enums import RunStatus
 from holdfast.persistence.models import RunPhaseRow
@@ -35,7 +35,7 @@ async def patch_of(world: World, run_id: Any, phase_key: str | None = None) -> s
     rows = await world.select(RunPhaseRow, run_id)
     trees = order_trees((row.phase_key, row.tree, row.ended_at) for row in rows)
     definition = {"phases": [{"expected_artifact": {"path": f"out/{row.phase_key}.json"}} for row in rows]}
-    return read_patch(world.data_dir, str(run_id), trees, definition, phase_key)
+    return read_patch(world.data_dir, RecordedFiles(str(run_id), trees, definition), phase_key)
 
 
 async def files_of(world: World, run_id: Any, phase_key: str | None = None) -> list[str]:

@@ -3,14 +3,13 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from tests.support.engine_world import World, artifact, new_world, phase, template
-from tests.support.postgres_server import fresh_schema
+from tests.support.engine_world import World, artifact, phase, template
+from tests.support.network import open_wire
 from tests.support.progress_limit import until
 
 import holdfast.engine
@@ -18,7 +17,8 @@ from holdfast.agents.build import build_agent
 from holdfast.engine import WorkflowEngine
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.enums import Backend, RunStatus
-from holdfast.errors import LeaseLost
+from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.persistence.listings import list_due
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Claim
@@ -28,16 +28,6 @@ from holdfast.workspace import SpoolOptions, list_commands, run_spooled, stop_sp
 
 CONTENT = json.dumps(artifact("00000000-0000-0000-0000-000000000000", "spec"))
 HAND_IN = f"mkdir -p out; echo '{CONTENT}' > out/spec.json"
-
-
-@pytest.fixture
-async def worlds(postgres_url: str, tmp_path: Path, plain_repo: Path) -> AsyncIterator[tuple[World, World]]:
-    with fresh_schema(postgres_url) as url, new_world(url, tmp_path / "a", plain_repo) as first:
-        await first.db.init_schema()
-        second = World(url, tmp_path / "b")
-        yield first, second
-        await second.close()
-        await first.close()
 
 
 def engine_with(world: World, body: str, **fields: Any) -> WorkflowEngine:
@@ -81,7 +71,10 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
         assert row.shown["place"]["data"] == (here.data_dir / ".place").read_text()
         assert row.shown["place"]["at"] > 0
         await second.decide(run_id, row.id, "approve")
+        # Whoever looks for what is due finds it, though nobody asked to resume it; it is served once.
+        assert [due.run_id for due in await list_due(there.db)] == [run_id]
         result = await second.resume(run_id)
+        assert (await there.run_row(run_id)).wake is None
 
     assert result.state is RunStatus.COMPLETED
     assert len(begun.read_text().split()) == 2
@@ -93,17 +86,63 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
     assert starts == [(world.data_dir / ".place").read_text() for world in (here, there)]
 
 
-async def test_f1_a_machine_that_comes_back_ends_its_commands_of_runs_that_another_one_has(
+async def test_a_command_that_another_place_would_run_again_ends_with_the_lease(
     worlds: tuple[World, World], tmp_path: Path
 ) -> None:
-    here, _ = worlds
+    here, there = worlds
+    begun = tmp_path / "begun"
+    body = f"echo $$ >> {begun}; if [ $(wc -l < {begun}) = 1 ]; then sleep 1000; fi; {HAND_IN}"
+    asks = f"touch {begun}.asks; sleep 1000"
+    with open_wire(here.url) as wire:
+        cut_off = World(wire.url, here.folder)
+        options = {"repo_path": here.repo, "is_unsandboxed": True}
+        rerun = engine_with(cut_off, body, on_lost="rerun")
+        driving = [asyncio.create_task(rerun.run(template(phase("spec")), **options))]
+        await until(lambda: driving[0].done() or (begun.exists() and begun.read_text().strip()))
+        [run_id] = here.db.store.list_runs()
+        driving.append(asyncio.create_task(engine_with(cut_off, asks).run(template(phase("spec")), **options)))
+        await until(lambda: driving[1].done() or Path(f"{begun}.asks").exists())
+        assert not any(task.done() for task in driving)
+        spool = here.data_dir / "spool"
+        assert len(list_commands(spool)) == 2
+
+        wire.is_flowing.clear()  # nobody is told
+        await until(lambda: len(list_commands(spool)) == 1, "the command has ended that another would run again")
+        [left] = list_commands(spool)
+        assert not left.startswith(run_id)
+        wire.is_flowing.set()
+        with pytest.raises(StoreUnavailable):
+            await driving[0]
+        driving[1].cancel()
+        await asyncio.gather(driving[1], return_exceptions=True)
+        await stop_spooled(left, spool_dir=spool)
+        await cut_off.close()
+
+    result = await engine_with(there, body, on_lost="rerun").resume(run_id)
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert len(begun.read_text().split()) == 2
+    assert [e.payload["resolution"] for e in there.events(run_id, "tool.unknown") if "x0" in e.payload["key"]] == [
+        "rerun"
+    ]
+
+
+async def test_f1_a_machine_that_comes_back_ends_its_commands_of_runs_that_have_left_it(
+    worlds: tuple[World, World], tmp_path: Path
+) -> None:
+    here, there = worlds
+    # One moves to another place and waits there for a person, with nobody as its owner; one is over.
+    made = template(phase("one"), phase("two", risk="high"))
+    moved = await here.run_and_stop(lambda _turn: None, template=made, engine={"carry_files": True})
+    there.know(made)
+    assert (await there.engine(carry_files=True).resume(moved)).state is RunStatus.PAUSED
+    over = str((await here.run(engine={"carry_files": True})).run_id)
     spool = here.data_dir / "spool"
     options = SpoolOptions(leave_running=True)
     waits = [
         asyncio.create_task(run_spooled(key, "sleep 1000", cwd=tmp_path, spool_dir=spool, options=options))
-        for key in ("mine:s", "theirs:s")
+        for key in ("mine:s", "theirs:s", f"{moved}:s", f"{over}:s")
     ]
-    await until(lambda: len(list_commands(spool)) == 2)
+    await until(lambda: len(list_commands(spool)) == 4)
     elsewhere = process_owner.Owner("other", "boot", "ns", os.getpid(), "1", "token").to_text()
     for run_id in ("mine", "theirs"):
         here.db.store.save_event(create_event(run_id, EventKind.AGENT_PROGRESS))
@@ -112,10 +151,10 @@ async def test_f1_a_machine_that_comes_back_ends_its_commands_of_runs_that_anoth
         owner=elsewhere,
     )
 
-    assert await stop_foreign_commands(here.db, spool) == ["theirs:s"]
+    assert await stop_foreign_commands(here.db, spool) == sorted(["theirs:s", f"{moved}:s", f"{over}:s"])
 
     assert list_commands(spool) == ["mine:s"]
-    await until(lambda: waits[1].done())
+    await until(lambda: all(wait.done() for wait in waits[1:]))
     await _end(waits[0], spool)
 
 
@@ -149,6 +188,38 @@ async def test_f7_a_run_whose_owners_died_three_times_waits_for_a_person(world: 
     assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "crashing")
 
     assert (await world.engine().resume(run_id)).state is RunStatus.COMPLETED
+
+
+async def test_f7_that_a_run_is_set_up_anew_on_each_machine_is_no_progress(worlds: tuple[World, World]) -> None:
+    here, there = worlds
+    made = template("spec", setup=[["true"]], sandbox=False)
+    run_id = await here.run_and_stop(lambda _turn: None, template=made, engine={"carry_files": True})
+    there.know(made)
+    for world in (there, here):
+        await _leave_claim(world, run_id)
+        await _resume_and_stop(world, run_id)
+        assert world.events(run_id)[-1].kind != EventKind.RUN_PAUSED
+    await _leave_claim(there, run_id)
+
+    paused = await there.engine(carry_files=True).resume(run_id)
+
+    assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "crashing")
+    assert len(there.events(run_id, EventKind.WORKSPACE_PREPARED)) == 3
+
+
+async def _resume_and_stop(world: World, run_id: str) -> None:
+    """Drive the run on until its agent works, and give it up there."""
+    reached = asyncio.Event()
+
+    async def wait(_turn: Any) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    driving = asyncio.create_task(world.engine(wait, carry_files=True).resume(run_id))
+    await until(lambda: driving.done() or reached.is_set())
+    assert not driving.done(), driving.result()
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
 
 
 async def _leave_claim(world: World, run_id: str) -> None:

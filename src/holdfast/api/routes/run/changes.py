@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 
 from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import READ_ONE, problems
-from holdfast.api.results import Changes, LeftOutItem, read_stored_patch, read_trees, to_changes
+from holdfast.api.results import Changes, LeftOutItem, find_own, read_stored_patch, read_trees, to_changes
 from holdfast.api.schemas import RunIdPath, ShortText
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.patch import find_left_out, record_requests
@@ -30,7 +30,8 @@ async def list_changes(
 ) -> Changes:
     stored = await get_run(server.db, run_id)
     trees = await read_trees(server, stored)
-    patch = await asyncio.to_thread(read_stored_patch, server, stored, trees, phase, with_own=True)
-    changes = await asyncio.to_thread(to_changes, patch, is_split=split)
+    patch = await asyncio.to_thread(read_stored_patch, server, stored, trees, phase, with_own=True, with_renames=True)
+    own = await asyncio.to_thread(find_own, server, stored)
+    changes = await asyncio.to_thread(to_changes, patch, own, is_split=split)
     groups = await asyncio.to_thread(find_left_out, server.config.data_dir, stored.run.id, trees)
     return changes.model_copy(update={"left_out": [LeftOutItem(**facts) for facts in record_requests(groups)]})

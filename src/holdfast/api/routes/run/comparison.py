@@ -10,14 +10,14 @@ from holdfast.api.http.auth import Viewer
 from holdfast.api.http.openapi import READ_ONE, problems
 from holdfast.api.results import Changes, find_artifact, read_trees, to_changes, to_comparison
 from holdfast.api.schemas import RunIdPath, ShortText
-from holdfast.api.serialize import record_requests, to_heading, to_usd
+from holdfast.api.serialize import record_requests, to_heading, to_question, to_usd
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.engine.patch import RecordedFiles, compare_results
 from holdfast.engine.run.load import get_run
 from holdfast.enums import RunPhaseState
 from holdfast.errors import ArtifactNotFound
 from holdfast.persistence.models import RunPhaseRow, RunRow
-from holdfast.persistence.runs import StoredRun, read_artifacts, read_spent
+from holdfast.persistence.runs import StoredRun, read_approvals, read_artifacts, read_spent
 from holdfast.persistence.statements.table import to_time_text
 from holdfast.persistence.statistics import seconds_between
 from holdfast.presentation.format import cost
@@ -70,7 +70,8 @@ async def _read_files(server: Server, stored: StoredRun) -> RecordedFiles:
 async def _read_side(server: Server, stored: StoredRun) -> ComparedRun:
     run = stored.run
     trace = await server.traces.get(run.id)
-    status = describe_run(record_requests(run, stored.phases.values()), trace)
+    questions = [to_question(row) for row in await read_approvals(server.db, run_id=run.id, state="pending")]
+    status = describe_run(record_requests(run, stored.phases.values(), questions), trace)
     spent = await read_spent(server.db, run.id)
     artifacts = await read_artifacts(server.db, run.id)
     found = {key: find_artifact(artifacts, key, None) for key in stored.phases}

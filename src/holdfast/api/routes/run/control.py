@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
 from holdfast.api.schemas import AbortRun, ForkRun, IdempotencyKey, ResumeRun, RetryRun, RunIdPath, RunRef
-from holdfast.api.server.flow_requests import cancel, find_flow, refuse_flow
+from holdfast.api.server.flow_requests import cancel, find_flow, fork_flow_run, refuse_flow, retry_flow_run
 from holdfast.api.server.run_requests import change_and_go_on, check_can_resume, check_failed, fork_run, to_change
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
@@ -27,8 +27,12 @@ async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator, body:
 
 @router.post("/{run_id}/retry", status_code=202, responses=WRITE_ONE, summary="Open a failed run again")
 async def retry(run_id: RunIdPath, server: ServerDep, identity: Operator, body: RetryRun | None = None) -> RunRef:
-    """Open the run at the phase that failed, with other personas or requirements if they are given."""
-    await refuse_flow(server, run_id, "be retried")
+    """Open the run at the phase that failed, with other personas or requirements if they are given.
+
+    A flow goes on at the step that failed, where its code is; it takes nothing else.
+    """
+    if await find_flow(server, run_id) is not None:
+        return await retry_flow_run(server, run_id, body, by=identity.name)
     stored = await check_failed(server, run_id)
     await change_and_go_on(server, stored, to_change(body or RetryRun(), by=identity.name), verb="retry")
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
@@ -60,8 +64,10 @@ async def fork(
 ) -> RunRef:
     """Start a fork; other personas or requirements count in it, and the original is untouched.
 
-    The same `Idempotency-Key` again gives the same fork.
+    The same `Idempotency-Key` again gives the same fork. Of a flow `phase_key` is the key of a step, and nothing else
+    counts.
     """
-    await refuse_flow(server, run_id, "be forked")
+    if await find_flow(server, run_id) is not None:
+        return await fork_flow_run(server, run_id, body, key=idempotency_key)
     forked = await fork_run(server, run_id, body, by=identity.name, key=idempotency_key)
     return RunRef(run_id=forked, state=RunStatus.PENDING)

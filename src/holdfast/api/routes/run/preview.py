@@ -6,7 +6,6 @@ Rule: nothing is written, and what is wrong comes back beside the field it is wr
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -26,6 +25,7 @@ from holdfast.consent import open_consents
 from holdfast.errors import BaseBranchMissing, HoldfastError, PersonaIneligible
 from holdfast.persistence.admission import read_day_limit
 from holdfast.persistence.listings import read_money
+from holdfast.persistence.statements import now_text
 from holdfast.persistence.statistics import read_past_runs
 from holdfast.persona import AgentPersona
 from holdfast.presentation.format import plural
@@ -234,7 +234,7 @@ async def _estimate(
 
 async def _limits(server: Server, body: StartRun, guess: Estimate | None) -> LimitsPreview:
     config = server.config
-    today = datetime.now(UTC).date().isoformat()
+    today = now_text()[:10]
     limit, _ = await read_day_limit(server.db, config.day_budget_usd)
     spent = (await read_money(server.db, since_day=today)).by_day.get(today, 0) if limit is not None else 0
     budget = config.run_budget_usd if body.budget_usd is None and not body.simulate else body.budget_usd
