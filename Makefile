@@ -6,8 +6,9 @@ BIN := .venv/bin
 UV = $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 seed ?=
 minutes ?= 15
+pythons ?= 3.12 3.13 3.14
 
-.PHONY: help setup run test check fmt torture chaos agents-test bench constraints clean
+.PHONY: help setup run test check fmt torture chaos test-pythons agents-test bench constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +49,9 @@ torture: setup ## every crash point on every store (long)
 chaos: setup ## three machines that die, stop and lose the network, and a Postgres that crashes (minutes=15, seed=7)
 	@HOLDFAST_SEED=$(or $(seed),$$RANDOM) HOLDFAST_TEST_CHAOS_MINUTES=$(minutes) $(BIN)/python -m pytest -q -s --timeout=7200 tests/chaos
 
+test-pythons: setup ## units, contracts and interrupts on other versions of Python (pythons="3.12 3.13 3.14")
+	@scripts/test-pythons.sh $(pythons)
+
 agents-test: setup ## install real coding agents into .coding-agents and test them against fakes of their providers
 	@scripts/test-coding-agents.sh .coding-agents
 
@@ -63,4 +67,4 @@ constraints: setup ## resolve the pinned versions anew, the bench's peers with t
 	  benchmarks/programs/prefect.in --upgrade -o benchmarks/programs/requirements.txt
 
 clean: ## remove what setup made
-	rm -rf .venv .tools .bench-venv .bench-venv-prefect .coding-agents
+	rm -rf .venv .tools .bench-venv .bench-venv-prefect .coding-agents .venv-pythons

@@ -214,6 +214,10 @@ def _many_processes(found: Found) -> Iterator[tuple[str, ...]]:
             other = f"{against}: {median(take(steps, rate_of)):,.0f}"
             title = "one run in each of 8 processes, Postgres"
             yield (title, ours, other, f"{ratio:.2f} ×", f"≥ {target:g} ×", _verdict(ratio >= target))
+        raw = median(take(steps, "raw_eight_to_one"))
+        other = f"raw commits, 8 processes: {median(take(steps, 'raw_eight_rate')):,.0f}, one: "
+        other += f"{median(take(steps, 'raw_one_rate')):,.0f}, that is {raw:.2f} ×"
+        yield (title, ours, other, f"{median(take(steps, 'eight_to_one')) / raw:.2f} × of raw's", "", "")
     if seen := rows_of("time_until_seen"):
         times = take(seen, "p99_s")
         title = "an event seen in another process, 4 writers, p99"

@@ -15,11 +15,13 @@ import psycopg
 
 from benchmarks.measure import Place, Reading, reading
 from benchmarks.ours_flow import flow
+from benchmarks.raw import row
 from holdfast import run_flow
 from holdfast.runtime.checkpoint.postgres.notices import NoticeSender
 from holdfast.runtime.checkpoint.postgres.store import PostgresCheckpointer
 from holdfast.runtime.events import create_event
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.stores import open_journal
 
 PROCESSES = 8
 WRITERS = 4
@@ -30,29 +32,40 @@ _SMALL, _BIG = 100, 10_000
 
 
 def steps_by_processes(place: Place) -> Reading:
-    """One run in one process, one run in each of eight, and the same without any notice."""
-    rates: dict[str, list[float]] = {"one": [], "eight": [], "silent": []}
+    """One run in one process, one run in each of eight, the same without any notice; and raw commits so."""
+    with psycopg.connect(place.url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS rows (number bigserial PRIMARY KEY, body bytea NOT NULL)")
+    modes = {"one": 1, "eight": PROCESSES, "silent": PROCESSES, "raw_one": 1, "raw_eight": PROCESSES}
+    rates: dict[str, list[float]] = {name: [] for name in modes}
     with reading() as found:
         for _ in range(_TURNS):
-            for name, count in (("one", 1), ("eight", PROCESSES), ("silent", PROCESSES)):
+            for name, count in modes.items():
                 rates[name].append(_measure(place, count, name))
-    ratios = {
-        "eight_to_one": statistics.median(e / o for e, o in zip(rates["eight"], rates["one"], strict=True)),
-        "eight_to_silent": statistics.median(e / s for e, s in zip(rates["eight"], rates["silent"], strict=True)),
-    }
-    found.extra.update({**{f"{name}_rate": statistics.median(each) for name, each in rates.items()}, **ratios})
+
+    def compare(name: str, other: str) -> float:
+        return statistics.median(one / two for one, two in zip(rates[name], rates[other], strict=True))
+
+    found.extra.update({f"{name}_rate": statistics.median(each) for name, each in rates.items()})
+    found.extra.update(
+        eight_to_one=compare("eight", "one"),
+        eight_to_silent=compare("eight", "silent"),
+        raw_eight_to_one=compare("raw_eight", "raw_one"),
+    )
     return found
 
 
 def _measure(place: Place, count: int, mode: str) -> float:
-    """Steps per second of so many processes, from the moment when all are ready."""
-    children = [_start("drive", place.url, str(place.steps), mode) for _ in range(count)]
+    """Steps per second of so many processes, from the moment when all are ready until the last one has done its own."""
+    work = "commit" if mode.startswith("raw") else "drive"
+    children = [_start(work, place.url, str(place.steps), mode) for _ in range(count)]
     _wait_for(children)
     began = time.perf_counter()
     _let_go(children)
+    _wait_for(children, "done")
+    took_s = time.perf_counter() - began
     for child in children:
         assert child.wait() == 0
-    return count * place.steps / (time.perf_counter() - began)
+    return count * place.steps / took_s
 
 
 def time_until_seen(place: Place) -> Reading:
@@ -142,10 +155,10 @@ def _start(*arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _wait_for(children: list["subprocess.Popen[str]"]) -> None:
+def _wait_for(children: list["subprocess.Popen[str]"], word: str = "ready") -> None:
     for child in children:
         assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
+        assert child.stdout.readline() == f"{word}\n"
 
 
 def _let_go(children: list["subprocess.Popen[str]"]) -> None:
@@ -165,9 +178,22 @@ async def drive(url: str, steps: int, mode: str) -> None:
     if mode == "silent":
         note: Callable[..., Any] = lambda *_: None  # noqa: E731
         NoticeSender.note = note  # type: ignore[method-assign]
-    await run_flow(flow, 5, store=url)
-    _get_ready()
-    await run_flow(flow, steps, store=url)
+    async with open_journal(url):  # as in a program that runs: what is measured is steps, not connecting
+        await run_flow(flow, 5, store=url)
+        _get_ready()
+        await run_flow(flow, steps, store=url)
+        print("done", flush=True)
+
+
+async def commit(url: str, steps: int, _mode: str) -> None:
+    """Insert as many bytes as a step stores, each in a synced commit of its own: what the server can do at all."""
+    body = row()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for number in range(steps + 5):
+            if number == 5:
+                _get_ready()
+            connection.execute("INSERT INTO rows (body) VALUES (%b)", (body,))
+        print("done", flush=True)
 
 
 async def write(url: str, steps: int, run_id: str) -> None:
@@ -185,4 +211,4 @@ async def write(url: str, steps: int, run_id: str) -> None:
 
 if __name__ == "__main__":
     name, url, steps, option = sys.argv[1:]
-    asyncio.run({"drive": drive, "write": write}[name](url, int(steps), option))
+    asyncio.run({"drive": drive, "commit": commit, "write": write}[name](url, int(steps), option))

@@ -12,6 +12,7 @@ node_works() { .venv/lib/python3*/site-packages/playwright/driver/node --version
 declare -A tests=([bubblewrap]=sandbox [chromium]=browser [libatomic1]="browser and page module")
 missing=()
 has bwrap || missing+=(bubblewrap)
+has faketime || missing+=(faketime)
 has chromium chromium-browser google-chrome || missing+=(chromium)
 node_works || missing+=(libatomic1)
 
@@ -19,7 +20,11 @@ apt_install() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$@" > /de
 
 skip() {
   for package in "$@"; do
-    echo "The ${tests[$package]} tests will be skipped: $package is not installed."
+    if [ "$package" = faketime ]; then
+      echo "A wrong clock is tested in Python alone: faketime is not installed."
+    else
+      echo "The ${tests[$package]} tests will be skipped: $package is not installed."
+    fi
   done
 }
 

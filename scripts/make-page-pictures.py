@@ -125,6 +125,7 @@ def list_pages(runs: dict[str, str]) -> Iterator[tuple[str, str]]:
         "settings",
         "health",
         "flows",
+        "schedules",
         "workers",
     ):
         yield name.replace("/", "-"), f"/{name}"

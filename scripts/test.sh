@@ -13,10 +13,12 @@ fi
 scripts/install-test-tools.sh
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
-"$bin/mypy" --no-error-summary
+"$bin/mypy" --no-error-summary > .venv/mypy.log 2>&1 &
+mypy=$!
 PYTHONPATH=src "$bin/lint-imports" --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 "$bin/python" scripts/check-layout.py
-# One worker more than cores, since many tests wait for processes and terminals; each has a Postgres of its own. A plugin
+wait "$mypy" || { cat .venv/mypy.log; exit 1; }
+# Two workers more than cores, since many tests wait for processes and terminals; each has a Postgres of its own. A plugin
 # that comes with the agent framework and serves no test here would take each of them a second to load.
-workers=$(($(nproc) + 1))
+workers=$(($(nproc) + 2))
 exec "$bin/python" -m pytest -q -n "$((workers < 8 ? workers : 8))" --dist=worksteal -p no:langsmith_plugin tests

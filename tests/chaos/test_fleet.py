@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import os
 import random
 from collections import Counter
@@ -13,10 +14,14 @@ from pathlib import Path
 import pytest
 from tests.support.api.server_world import make_repository
 from tests.support.api.stream_clients import Follower
-from tests.support.chaos.audit import WATCH_SQL, Audit, Outside
+from tests.support.chaos.audit import WATCH_SQL, Audit, Outside, streamed_numbers
 from tests.support.chaos.client import People
 from tests.support.chaos.jobs import make_workshop, run_of, script
 from tests.support.chaos.machines import running_fleet
+from tests.support.chaos.namespaces import can_have_namespaces
+from tests.support.chaos.older import find_older, unpack
+from tests.support.chaos.schedules import Ticks
+from tests.support.chaos.servers import ServerPair, SingleServer, running_pair
 from tests.support.chaos.storm import Storm
 from tests.support.crash.points import SEED
 from tests.support.model_server import ModelServer
@@ -30,17 +35,37 @@ MINUTES = float(os.environ.get("HOLDFAST_TEST_CHAOS_MINUTES", "0"))
 RUNS = 60 if MINUTES else 10
 OPEN_MOST = 24
 SHORT = ("kill", "kill", "stop", "crash")
-LONG = ("kill", "kill", "kill", "destroy", "stop", "cut", "reset", "crash", "serve_again")
+LONG = ("kill", "kill", "kill", "destroy", "stop", "cut", "reset", "crash", "serve_again", "fail_over")
+Servers = SingleServer | ServerPair
 
 
 @pytest.fixture
-def chaos_url(postgres_url: str) -> Iterator[str]:
-    with fresh_schema(postgres_url) as url:
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    """A primary with its standby where there is time for it."""
+    with contextlib.ExitStack() as stack:
+        if MINUTES:
+            yield stack.enter_context(running_pair())
+        else:
+            yield SingleServer(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def chaos_url(servers: Servers) -> Iterator[str]:
+    with fresh_schema(servers.url) as url:
         yield url
 
 
+def unpack_older(folder: Path) -> Path | None:
+    """The version before, where there is time for it and the repository's history."""
+    if not MINUTES:
+        return None
+    commit = find_older()
+    print(f"a worker of {commit[:10]} works beside" if commit else "no history of the repository: no older worker")
+    return unpack(commit, folder / "older") if commit else None
+
+
 async def test_every_run_ends_and_nothing_that_was_recorded_happens_again(
-    tmp_path: Path, postgres_url: str, chaos_url: str
+    tmp_path: Path, servers: Servers, chaos_url: str
 ) -> None:
     chance = random.Random(f"chaos {SEED}")
     db = Database(chaos_url)
@@ -51,36 +76,61 @@ async def test_every_run_ends_and_nothing_that_was_recorded_happens_again(
     repo = make_repository(tmp_path / "work" / "repo")
     with ModelServer(script()) as models:
         workshop = make_workshop(tmp_path, models.address)
-        with running_fleet(tmp_path, chaos_url, ["--slots", "3", "--flows", str(workshop.flows)]) as fleet:
+        arguments = ["--slots", "3", "--flows", str(workshop.flows)]
+        # Namespaces need root, and each worker is a program of its own then, which takes seconds to start.
+        has_namespaces = bool(MINUTES) and can_have_namespaces()
+        starting = running_fleet(
+            tmp_path,
+            chaos_url,
+            arguments,
+            host=servers.primary,
+            older=unpack_older(tmp_path),
+            model_port=models.port if has_namespaces else None,
+        )
+        with starting as fleet:
+            if MINUTES:
+                print(f"machines {'with namespaces' if has_namespaces else 'by name alone'}", flush=True)
             people = People(fleet, db.store, repo)
-            storm = Storm(fleet, postgres_url, chance)
+            storm = Storm(fleet, servers, chance)
+            ticks = Ticks(db)
+            if MINUTES:
+                await ticks.begin()
             stream = Follower("nobody", "/api/events", f"stream {SEED}", stay=400)
             stream.servers.append(fleet.address)
             done = asyncio.Event()
             async with asyncio.TaskGroup() as beside:
-                helpers = [beside.create_task(people.answer_all(done)), beside.create_task(stream.follow(done))]
-                await _work(people, storm, chance, beside)
-                total = sum(len(db.store.list_events(run_id)) for run_id in people.runs)
+                helpers = [
+                    beside.create_task(each)
+                    for each in (people.answer_all(done), stream.follow(done), storm.keep_running())
+                ]
+                await _work(people, storm, chance, beside, ticks)
+                total = sum(
+                    len(streamed_numbers(db.store.list_events(run_id), is_flow=run_id in people.flows))
+                    for run_id in (*people.runs, *people.flows)
+                )
                 with waiting_until("the stream has all of it"):
                     while len(stream.log) < total:
                         await asyncio.sleep(0.05)
                 done.set()
                 for task in helpers:
                     task.cancel()
-            frozen = frozenset(pid for machine in fleet.machines for pid in machine.frozen)
+            frozen = frozenset(who for machine in fleet.machines for who in machine.frozen)
             diffs = [(await people.ask("GET", f"/api/runs/{run_id}/diff")).text for run_id in people.runs]
         calls = Counter(run_of(models, number) for number in range(len(models.received)))
-        outside = Outside(workshop, calls, frozen, [*stream.log, *people.seen])
+        outside = Outside(workshop, calls, frozen, stream.log, people.seen)
         audit = Audit(chaos_url, db.store, outside)
         found = audit.run(people.runs, people.flows)
+    if MINUTES:
+        found += await ticks.check()
     found += [str(each) for each in await check_database(db)]
     await db.dispose()
     assert not found, "\n".join([f"seed {SEED}", *storm.log, *found])
     assert [diff.count("+built") for diff in diffs] == [1] * len(diffs)
-    print(f"seed {SEED}: {len(people.runs)} runs, {len(people.flows)} flows, {audit.count_recorded()} results recorded")
+    done = f"{len(people.runs)} runs, {len(people.flows)} flows, {audit.count_recorded()} results recorded"
+    print(f"seed {SEED}: {done}{f', {ticks.count()} times of schedules' if MINUTES else ''}")
 
 
-async def _work(people: People, storm: Storm, chance: random.Random, beside: asyncio.TaskGroup) -> None:
+async def _work(people: People, storm: Storm, chance: random.Random, beside: asyncio.TaskGroup, ticks: Ticks) -> None:
     """Start runs while things go wrong, as long as they do, and wait until all of them are over."""
     if MINUTES:
         blowing = asyncio.create_task(storm.blow_for(MINUTES * 60, LONG, gap_s=(2.0, 6.0)))
@@ -96,6 +146,11 @@ async def _work(people: People, storm: Storm, chance: random.Random, beside: asy
             number += 1
         await asyncio.sleep(chance.uniform(0.1, 0.8))
     await blowing
+    if MINUTES:
+        await ticks.end(people)
     with waiting_until("all runs are over"):
         while await people.count_open():
+            await asyncio.sleep(0.1)
+    with waiting_until("nobody has a run that is over"):
+        while await people.count_held():
             await asyncio.sleep(0.1)

@@ -14,7 +14,7 @@ from tests.support.crash.points import IS_TORTURE, SEED
 from tests.support.stores import DISK_KINDS, open_store
 
 RESULT = {"steps": [True, {"sent": 1}, True, 3, 4, "broken"]}
-SERVED = {"steps": ["reserved", True, 7, "careful", 2]}
+SERVED = {"steps": ["reserved", True, True, 7, "careful", 2]}
 PLAIN = {"steps": [1, "careful", 2, 3, 4]}
 _MAX_PROCESSES = 8
 
@@ -42,7 +42,10 @@ def _check_once(run: Run) -> None:
     try:
         for run_id in store.list_runs():
             events = store.list_events(run_id)  # which checks every hash
-            ends = ("step.completed", "wait.completed", "wait.expired", "child.completed", "value.recorded")
+            ends = (
+                *("step.completed", "wait.completed", "wait.expired", "child.completed", "value.recorded"),
+                *("human.approval.requested", "human.approval.received"),
+            )
             starts = ("wait.started", "child.started", "version.marked", "cancel.delivered", "scope.opened")
             notes = ("log.written", "status.set", "partial.emitted", "event.received", "run.created")
             counts = Counter((event.kind, event.payload.get("key")) for event in events)
@@ -66,7 +69,7 @@ def test_every_operation_survives_a_kill(kind: str, point: int, new_run: NewRun)
     assert len(open_store(kind, run.target).list_runs()) == 3, run.explain("a child was lost or doubled")
 
 
-@pytest.mark.parametrize(("kind", "point"), _cases("served", 76, jsonl=58))
+@pytest.mark.parametrize(("kind", "point"), _cases("served", 84, jsonl=66))
 def test_a_started_flow_of_decorated_steps_with_options_survives_a_kill_of_its_runtime(
     kind: str, point: int, new_run: NewRun
 ) -> None:
@@ -105,7 +108,9 @@ def test_a_cancelled_run_undoes_everything_though_it_is_killed_meanwhile(
 
     _check_once(run)
     order = list(dict.fromkeys(line["result"] for line in run.effects()))
-    assert order[-2:] == ["undone inside", "undone outside"], run.explain(str(read_lines(run.folder / EFFECTS)))
+    assert order[-3:] == ["undone below", "undone inside", "undone outside"], run.explain(
+        str(read_lines(run.folder / EFFECTS))
+    )
     store = open_store(kind, run.target)
     assert {store.list_events(run_id)[-1].kind for run_id in store.list_runs()} == {"run.cancelled"}
     store.close()

@@ -152,7 +152,9 @@ def test_a_lease_that_ran_out_lets_another_in(stage: Stage) -> None:
     [
         (kind, point)
         for kind in FENCED_KINDS
-        for point in points_before_appends(kind, after="append:run.started:after", until="release:before", how_many=4)
+        for point in points_before_appends(
+            kind, after="append:run.started:after", until="append:run.paused:after", how_many=4
+        )
     ],
 )
 def test_a_zombie_that_was_about_to_append_changes_nothing(

@@ -42,7 +42,7 @@ _ARTIFACT = """
     - say: Done.
 """
 _LINES = "".join(
-    f"        {number}. A thought that takes its time, one word after the other.\n" for number in range(100)
+    f"        {number}. A thought that takes its time, one word after the other.\n" for number in range(400)
 )
 _LONG_SCRIPT = f"""
 script:
@@ -83,6 +83,19 @@ script:
           - {{severity: note, where: "notes", what: "Two lines."}}
     - say: Done.
 """
+_LAVISH_SCRIPT = """
+script:
+  work:
+    - say: I write a lot.
+      calls:
+        - execute:
+            command: >-
+              mkdir deep && seq 1 4000 > deep/1.txt && seq 1 4000 > deep/2.txt && seq 1 4000 > z.txt
+              && head -c 9 /dev/zero > a.bin && mv README.md INTRO.md
+    - say: It is written.
+      artifact: {summary: A draft of some length, points: [one, two]}
+    - say: Done.
+"""
 _PUSHING_SCRIPT = f"""
 script:
   draft:
@@ -92,6 +105,13 @@ script:
       calls: [execute: {{command: "git push origin topic"}}]
     - say: And something else.
       calls: [execute: {{command: "git push '{HARM}'"}}]
+{_ARTIFACT.strip(chr(10))}
+"""
+_WAITING_SCRIPT = f"""
+script:
+  draft:
+    - say: I wait until somebody lets me go on.
+      calls: [execute: {{command: "until [ -e go ]; do sleep 0.05; done; echo gone on"}}]
 {_ARTIFACT.strip(chr(10))}
 """
 _REVIEWED_WORKFLOW = """
@@ -107,14 +127,14 @@ phases:
     title: Work
     risk: low
     role: author
-    timeout_seconds: 120
+    timeout_seconds: 1200
     instructions: Work.
     expected_artifact: {path: draft.json, schema: t/note@1}
   - key: review
     title: Review
     risk: low
     role: author
-    timeout_seconds: 120
+    timeout_seconds: 1200
     instructions: Review it.
     expected_artifact: {path: review.json, schema: dev/review@1}
 """
@@ -131,14 +151,14 @@ phases:
     title: Write the draft
     risk: {risk}
     role: author
-    timeout_seconds: 120
+    timeout_seconds: 1200
     instructions: Write a draft.
     expected_artifact: {{path: draft.json, schema: t/note@1}}
   - key: final
     title: Write the final text
     risk: low
     role: author
-    timeout_seconds: 120
+    timeout_seconds: 1200
     instructions: Write the final text.
     expected_artifact: {{path: final.json, schema: t/note@1}}
 """
@@ -166,13 +186,17 @@ def make_repository(path: Path) -> Path:
         text = _PERSONA.format(name=name, suffix=suffix, description=f"Simulated{suffix or ', well-behaved'}.")
         (own / "personas" / f"{name}.yaml").write_text(text)
     (own / "workflows" / "reviewed.yaml").write_text(_REVIEWED_WORKFLOW)
+    gated = _REVIEWED_WORKFLOW.replace("name: reviewed", "name: gated").replace("risk: low", "risk: medium", 1)
+    (own / "workflows" / "gated.yaml").write_text(gated)
     scripts = {"z-streamer": _LONG_SCRIPT, "z-scripted": _FAILING_SCRIPT, "z-reviewed": _REVIEWED_SCRIPT}
-    scripts["z-pushing"] = _PUSHING_SCRIPT
+    scripts |= {"z-pushing": _PUSHING_SCRIPT, "z-waiting": _WAITING_SCRIPT, "z-lavish": _LAVISH_SCRIPT}
     for name, suffix in (
         ("z-streamer", ""),
         ("z-scripted", ""),
         ("z-reviewed", ""),
         ("z-pushing", ""),
+        ("z-waiting", ""),
+        ("z-lavish", ""),
         ("z-failing", "+cut-off"),
         ("z-delegate", "+delegate"),
     ):

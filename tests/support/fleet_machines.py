@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.forked_command import Speaking
+from tests.support.forked_command import Speaking, SpeakingProgram
+from tests.support.system_clock import find_faketime, to_faketime
 
 DIES_IN = "HOLDFAST_TEST_DIES_IN"
 """Names a function, as `module:name`; a machine that calls it is gone."""
 AHEAD_S = "HOLDFAST_TEST_AHEAD_S"
-"""How many seconds a machine's clock is ahead."""
+"""How many seconds a machine's clock is ahead: that of all its processes, where faketime is installed."""
 FLOWS = """
 import asyncio
 import os
@@ -91,7 +92,12 @@ class Machine:
         self.data_dir = folder / f"data-{name}"
         environment = {**to_environment(folder, url, name), **settings}
         command = [str(folder / "gates"), "worker", "--name", name, *arguments]
-        self._process = Speaking(command, environment, folder / f"{name}.log", entry=f"{__name__}:main")
+        entry, log = f"{__name__}:main", folder / f"{name}.log"
+        if AHEAD_S in settings and (library := find_faketime()) is not None:
+            environment.update(to_faketime(library, float(environment.pop(AHEAD_S))))
+            self._process: Speaking | SpeakingProgram = SpeakingProgram(command, environment, log, entry)
+        else:
+            self._process = Speaking(command, environment, log, entry=entry)
         self.greeting = self._process.read_line()
         self.pid = self._process.process.pid
 

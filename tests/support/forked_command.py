@@ -92,6 +92,37 @@ class Speaking:
         return code
 
 
+class SpeakingProgram:
+    """The same in a process that was not forked: what is in its environment counts from its first moment on."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: Path, entry: str = _COMMAND) -> None:
+        module, _, name = entry.partition(":")
+        program = f"from {module} import {name}; {name}()"
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program, *arguments],
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=_ROOT,
+                start_new_session=True,
+            )
+
+    def read_line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def end(self, number: int) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
 class _Server:
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.support.forked_command"]

@@ -92,7 +92,7 @@ def open_wire(server_url: str) -> Iterator[Wire]:
     parts = urlsplit(server_url)
     host = parse_qs(parts.query)["host"][0]
     with tempfile.TemporaryDirectory(prefix="hf-wire-") as folder, socket.socket(socket.AF_UNIX) as listener:
-        wire = Wire(server_url.replace(quote(host, safe="/"), folder), host=host)
+        wire = Wire(server_url.replace(quote(host, safe="/,"), folder), host=host)
         assert wire.url != server_url
         wire.is_flowing.set()
         listener.bind(f"{folder}/{_SOCKET}")

@@ -16,7 +16,7 @@ import holdfast.engine
 from holdfast.config import load_config
 from holdfast.engine.audit import check_run
 from holdfast.engine.merge import MergeRequest, merge_run
-from holdfast.engine.patch import order_trees, read_patch
+from holdfast.engine.patch import RecordedFiles, order_trees, read_patch
 from holdfast.persistence.runs import find_run
 from holdfast.workspace import run_spooled
 
@@ -66,7 +66,9 @@ async def is_whole(world: World, run_id: str) -> bool:
     assert await check_run(world.db, run_id) == []
     assert stored.template is not None
     trees = order_trees((row.phase_key, row.tree, row.ended_at) for row in stored.phases.values())
-    patch = await asyncio.to_thread(read_patch, world.data_dir, run_id, trees, stored.template.definition)
+    patch = await asyncio.to_thread(
+        read_patch, world.data_dir, RecordedFiles(run_id, trees, stored.template.definition)
+    )
     assert f"{run_id}.txt" in patch
     return True
 

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from tests.support.chaos.jobs import CALL_MICROS, PAY, SHIP_MICROS, Workshop
 
+from holdfast.persistence.event_feed import is_turn
 from holdfast.runtime.checkpoint.base import JournalStore
 from holdfast.runtime.events import Event, EventKind
 
@@ -32,7 +33,6 @@ _LEDGER = "SELECT run_id, state, amount_micros, model FROM ledger"
 _DAYS = "SELECT coalesce(sum(spent_micros), 0) FROM budget_days"
 _EPOCHS = "SELECT run_id, epoch FROM journal_runs"
 _WRITTEN = "SELECT run_id, seq, epoch FROM chaos_writes"
-_OWNED = "SELECT run_id FROM journal_runs WHERE owner IS NOT NULL"
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,12 @@ class Outside:
     workshop: Workshop
     calls: Counter[str]
     """Of each run at the model server."""
-    frozen: frozenset[int]
+    frozen: frozenset[str]
     """Processes that were held for longer than a lease: what they had begun before may have been done after it."""
     stream: Sequence[Mapping[str, Any]]
+    """The server's stream of all runs."""
+    flow_streams: Sequence[Mapping[str, Any]]
+    """Each flow's own."""
 
 
 class Audit:
@@ -57,13 +60,12 @@ class Audit:
             self._epochs = dict(connection.execute(_EPOCHS).fetchall())
             written = connection.execute(_WRITTEN).fetchall()
             self._epoch_of = {(run_id, seq): int(str(epoch)) for run_id, seq, epoch in written}
-            self._owned = connection.execute(_OWNED).fetchall()
         # Reading checks each journal's chain of hashes.
         self.journals = {run_id: store.list_events(run_id) for run_id in self._epochs}
 
     def run(self, runs: Sequence[str], flows: Sequence[str]) -> list[str]:
         """Every sentence of what is not as it must be."""
-        found = [*self._check_writers(), *self._check_streams(), *self._check_ledger()]
+        found = [*self._check_writers(), *self._check_streams(runs, flows), *self._check_ledger()]
         for run_id in (*runs, *flows):
             found += self._check_end(run_id)
         for run_id in runs:
@@ -80,8 +82,6 @@ class Audit:
     def _check_writers(self) -> Iterator[str]:
         for run_id, seq, kind, machine, owner in self._stale:
             yield f"run {run_id}: {machine} wrote {kind} as number {seq}, while {owner} had the run"
-        for (run_id,) in self._owned:
-            yield f"run {run_id} is over, and somebody has it"
 
     def _check_end(self, run_id: str) -> Iterator[str]:
         events = self.journals.get(run_id, [])
@@ -91,13 +91,14 @@ class Audit:
         if ends != [EventKind.RUN_COMPLETED]:
             yield f"run {run_id} ended {ends or 'not'}"
 
-    def _check_streams(self) -> Iterator[str]:
-        streamed: dict[str, list[int]] = defaultdict(list)
-        for event in self._outside.stream:
-            streamed[str(event["run_id"])].append(int(event["seq"]))
-        for run_id, events in self.journals.items():
-            if streamed[run_id] != [event.seq for event in events]:
-                yield f"run {run_id}: the stream had {streamed[run_id]}, the journal has {len(events)} events"
+    def _check_streams(self, runs: Sequence[str], flows: Sequence[str]) -> Iterator[str]:
+        of_all, of_flows = _numbers(self._outside.stream), _numbers(self._outside.flow_streams)
+        for run_id in (*runs, *flows):
+            events = self.journals[run_id]
+            if of_all[run_id] != (expected := streamed_numbers(events, is_flow=run_id in flows)):
+                yield f"run {run_id}: the stream of all runs had {of_all[run_id]} instead of {expected}"
+            if run_id in flows and of_flows[run_id] != [event.seq for event in events]:
+                yield f"flow {run_id}: its stream had {of_flows[run_id]}, its journal has {len(events)} events"
 
     def _check_ledger(self) -> Iterator[str]:
         if (total := sum(amount for _, _, amount, _ in self._ledger)) != self._spent:
@@ -133,13 +134,13 @@ class Audit:
         ends = {_key_of(event): event for event in events if event.kind == EventKind.STEP_COMPLETED}
         if len(ends) != _count(events, EventKind.STEP_COMPLETED) or len(ends) != 7:
             yield f"run {run_id}: {_count(events, EventKind.STEP_COMPLETED)} results of {sorted(ends)}"
-        effects: dict[str, list[tuple[float, int]]] = defaultdict(list)
-        for at, pid, of_run, key in self._outside.workshop.read_effects():
+        effects: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        for at, who, of_run, key in self._outside.workshop.read_effects():
             if of_run == run_id:
-                effects[key].append((at, pid))
+                effects[key].append((at, who))
         for key, end in ends.items():
             times = effects[key.rpartition("/")[2]]
-            late = [pid for at, pid in times if at > end.ts and pid not in self._outside.frozen]
+            late = [who for at, who in times if at > end.ts and who not in self._outside.frozen]
             if late:
                 yield f"run {run_id}: {key} was done again after its result was recorded, by {late}"
             most = _count(events, EventKind.STEP_STARTED) if key == PAY else self._count_claims(events, end)
@@ -152,6 +153,18 @@ def _find_before(events: Sequence[Event], end: Event) -> Event:
     is_lane = end.lane_id != "main"
     steps = [e for e in events if e.kind == EventKind.STEP_COMPLETED and not (is_lane and e.lane_id != "main")]
     return max((e for e in steps if e.seq < end.seq), key=lambda e: e.seq, default=events[0])
+
+
+def streamed_numbers(events: Sequence[Event], *, is_flow: bool) -> list[int]:
+    """The events that the stream of all runs has: of a flow only where it stands and what it asks."""
+    return [event.seq for event in events if not is_flow or is_turn(event.kind)]
+
+
+def _numbers(stream: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for event in stream:
+        numbers[str(event["run_id"])].append(int(event["seq"]))
+    return numbers
 
 
 def _count(events: Sequence[Event], kind: EventKind, **payload: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import psycopg
+from sqlalchemy.exc import OperationalError
 from tests.support.chaos.jobs import PAY
 from tests.support.chaos.machines import Fleet
 
@@ -24,6 +25,7 @@ _OPEN = """
 SELECT (SELECT count(*) FROM runs WHERE state NOT IN ('completed', 'failed', 'cancelled'))
      + (SELECT count(*) FROM flow_runs WHERE status NOT IN ('completed', 'failed', 'cancelled'))
 """
+_HELD = "SELECT count(*) FROM journal_runs WHERE owner IS NOT NULL AND lease_until > clock_timestamp()"
 _ASKING = "SELECT run_id, waits_for FROM flow_runs WHERE status = 'paused'"
 
 
@@ -34,7 +36,7 @@ class People:
         self.runs: list[str] = []
         self.flows: list[str] = []
         self.seen: list[Mapping[str, Any]] = []
-        """What was heard of flows, each followed by itself; of workflows' runs the server's stream tells."""
+        """What was heard of flows, each followed by itself."""
         self._fleet = fleet
         self._store = store
         self._repo = repo
@@ -43,7 +45,7 @@ class People:
         """Start one: a workflow's run or a flow, in turn. Whoever asks again because of no answer starts no second."""
         if number % 2:
             run_id = str(uuid.uuid4())
-            await self._until_done(lambda: start_flow("order", run_id, run_id=run_id, store=self._store))
+            await self.until_done(lambda: start_flow("order", run_id, run_id=run_id, store=self._store))
             self.flows.append(run_id)
             return
         shipper = "ships-ask" if number % 4 else "ships-rerun"
@@ -63,7 +65,7 @@ class People:
             for item in listed.json()["items"]:
                 await self.ask("POST", f"/api/approvals/{item['approval_id']}", json={"action": "approve"})
             for run_id, waits_for in await self.read(_ASKING):
-                await self._until_done(lambda run_id=run_id, key=waits_for: self._decide(run_id, key))  # type: ignore[misc]
+                await self.until_done(lambda run_id=run_id, key=waits_for: self._decide(run_id, key))  # type: ignore[misc]
             await asyncio.sleep(_LOOK_S)
 
     async def _decide(self, run_id: str, key: str) -> None:
@@ -80,11 +82,15 @@ class People:
                     last = event.seq
                     self.seen.append({"run_id": run_id, "seq": last})
                 return
-            except StoreError:
+            except (StoreError, OperationalError, psycopg.OperationalError):
                 await asyncio.sleep(_AGAIN_S)
 
     async def count_open(self) -> int:
         return int((await self.read(_OPEN))[0][0])
+
+    async def count_held(self) -> int:
+        """How many runs somebody has. Of one whose owner was killed behind its end the lease ends by itself."""
+        return int((await self.read(_HELD))[0][0])
 
     async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request to the server until it answers; what it says of trouble of its own is no answer."""
@@ -107,10 +113,11 @@ class People:
             except psycopg.OperationalError:
                 await asyncio.sleep(_AGAIN_S)
 
-    async def _until_done(self, ask: Callable[[], Awaitable[object]]) -> None:
+    async def until_done(self, ask: Callable[[], Awaitable[object]]) -> None:
+        """Ask until the database is there to answer."""
         while True:
             try:
                 await ask()
                 return
-            except StoreError:
+            except (StoreError, OperationalError, psycopg.OperationalError):
                 await asyncio.sleep(_AGAIN_S)

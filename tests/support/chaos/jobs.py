@@ -6,25 +6,28 @@ can be compared with what the journals say.
 
 import json
 import re
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.model_server import ModelServer, Says, Script, asks, own_persona
+from tests.support.model_server import Asks, ModelServer, Says, Script, asks, own_persona
 
 FLOWS = '''
 import asyncio
 import os
+import socket
 import time
 from pathlib import Path
 
-from holdfast import flow
+from holdfast import flow, step_key
 
 EFFECTS = Path(__file__).with_name("effects")
+WHO = os.environ.get("HOLDFAST_TEST_MACHINE") or socket.gethostname()
 
 
 async def note(run, key):
     """Say what is done before it is done, in one write that no kill can cut."""
-    line = f"{time.time()} {os.getpid()} {run} {key}\\n".encode()
+    line = f"{time.time()} {WHO}:{os.getpid()} {run} {key}\\n".encode()
     file = os.open(EFFECTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(file, line)
     os.close(file)
@@ -41,6 +44,15 @@ async def order(ctx, run, steps=4):
     await ctx.sleep(0.5)
     await ctx.gather(*(ctx.step(f"send {number}", note, run, f"send {number}") for number in range(2)))
     return steps
+
+
+@flow("tick")
+async def tick(ctx):
+    await ctx.step("tick", note_tick)
+
+
+async def note_tick():
+    return await note(step_key().partition(":")[0], "tick")
 '''
 PAY = "pay"
 _MODELS = """
@@ -100,9 +112,12 @@ _NOTE = json.dumps({"note": "done"})
 _RUN_OF = re.compile(r"of run `([0-9a-f-]{36})`")
 
 
-def script() -> Script:
-    """What the model says: in the first phase a command, a file and the artifact, in the last the artifact."""
-    build = asks(("execute", {"command": "echo built >> built.txt; sleep 0.3"}))
+def script(holds: threading.Event | None = None) -> Script:
+    """What the model says: in the first phase a command, a file and the artifact, in the last the artifact.
+
+    Its first answer does not end before `holds` is set.
+    """
+    build = Asks((("execute", {"command": "echo built >> built.txt; sleep 0.3"}),), holds=holds)
     plan = asks(("write_file", {"file_path": "/plan.md", "content": "A plan.\n"}))
     hand_in = {key: asks(("write_file", {"file_path": f"/{key}.json", "content": _NOTE})) for key in ("build", "check")}
     return {
@@ -128,12 +143,12 @@ class Workshop:
     def flows(self) -> Path:
         return self.folder / "flows" / "orders.py"
 
-    def read_effects(self) -> list[tuple[float, int, str, str]]:
+    def read_effects(self) -> list[tuple[float, str, str, str]]:
         """When, by which process, for which run, which step."""
         path = self.flows.with_name("effects")
         lines = path.read_text().splitlines() if path.exists() else []
         words = [line.split(" ", 3) for line in lines]
-        return [(float(at), int(pid), run, key) for at, pid, run, key in words]
+        return [(float(at), who, run, key) for at, who, run, key in words]
 
     def read_shipped(self) -> list[str]:
         path = self.folder / "shipped" / "log"

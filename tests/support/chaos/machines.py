@@ -1,18 +1,22 @@
-"""Three machines, a server that drives nothing, and the network between them and Postgres, all of which can fail.
+"""Machines, a server that drives nothing, and the network between them and Postgres, all of which can fail.
 
-A machine is a process with a data directory and a name of its own as host, boot and process namespace, so that no other
-one can see that it is dead. Each has a wire of its own to the database.
+A machine has a data directory of its own and a wire of its own to the database, and no other one can see that it is
+dead: it is a process with a name of its own as host, boot and process namespace, or really has namespaces of its own.
 """
 
 import contextlib
 import os
 import shutil
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.api.server_process import free_port
+from tests.support.chaos.namespaces import KernelMachine, KernelProcess, leading_to
+from tests.support.chaos.older import OlderProcess
 from tests.support.fleet_machines import to_environment
 from tests.support.forked_command import Speaking
 from tests.support.network import Wire, open_wire
@@ -29,11 +33,16 @@ class ChaosMachine:
     folder: Path
     wire: Wire
     arguments: Sequence[str]
-    process: Speaking | None = None
-    pids: list[int] = field(default_factory=list)
-    """Of all its workers, the last one last."""
-    frozen: list[int] = field(default_factory=list)
-    """Those of them that were stopped or cut off for longer than a lease, and then went on."""
+    package: Path | None = None
+    """Where its holdfast is, if it is of another version."""
+    model: tuple[int, str] | None = None
+    """The port and the socket of the model server, if it is to have namespaces."""
+    process: Speaking | OlderProcess | KernelProcess | None = None
+    kernel: KernelMachine | None = None
+    pid: int = 0
+    """Of its last worker."""
+    frozen: list[str] = field(default_factory=list)
+    """Its workers that were stopped or cut off for longer than a lease, and then went on, as they call themselves."""
 
     @property
     def data_dir(self) -> Path:
@@ -42,8 +51,33 @@ class ChaosMachine:
     def start(self) -> None:
         environment = to_environment(self.folder, with_machine(self.wire.url, self.name), self.name)
         command = ["worker", "--name", self.name, "--grace", "2", *self.arguments]
-        self.process = Speaking(command, environment, self.folder / f"{self.name}.log")
-        self.pids.append(self.process.process.pid)
+        log = self.folder / f"{self.name}.log"
+        if self.model is not None:
+            self.process = self._start_in_kernel(command, environment, log)
+        elif self.package is None:
+            self.process = Speaking(command, environment, log)
+        else:
+            self.process = OlderProcess(self.package, command, environment, log)
+        self.pid = self.process.process.pid
+
+    def _start_in_kernel(self, command: Sequence[str], environment: dict[str, str], log: Path) -> KernelProcess:
+        assert self.model is not None
+        if self.kernel is None:
+            self.kernel = KernelMachine(self.name, environment["HOLDFAST_DATABASE_URL"], *self.model)
+        del environment["HOLDFAST_TEST_MACHINE"]
+        environment["HOLDFAST_DATABASE_URL"] = self.kernel.url
+        if self.package is not None:
+            environment["PYTHONPATH"] = str(self.package)
+        program = [sys.executable, "-c", "from holdfast.cli.app import main; main()", *command]
+        return self.kernel.start(program, environment, log)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its worker has ended by itself, as one does that finds no database when it starts."""
+        if self.process is None:
+            return False
+        process = self.process.outer if isinstance(self.process, KernelProcess) else self.process.process
+        return process.poll() is not None
 
     def kill(self) -> None:
         """Kill the worker; commands that it has begun go on, as they do."""
@@ -54,6 +88,9 @@ class ChaosMachine:
     def destroy(self) -> None:
         """Take its power and its disk: commands die with it, and nothing of it comes back."""
         self.kill()
+        if self.kernel is not None:
+            self.kernel.power_off()
+            self.kernel = None
         for pid in _list_pids_of(self.data_dir):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -61,21 +98,31 @@ class ChaosMachine:
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def pause(self) -> None:
-        self.frozen.append(self.pids[-1])
-        os.kill(self.pids[-1], signal.SIGSTOP)
+        self._note_frozen()
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pids[-1], signal.SIGCONT)
+            os.kill(self.pid, signal.SIGCONT)
 
     def cut_off(self) -> None:
         """Nothing gets through in either direction, and nobody is told."""
-        self.frozen.append(self.pids[-1])
-        self.wire.is_flowing.clear()
+        self._note_frozen()
+        if self.kernel is not None:
+            self.kernel.set_link("down")
+        else:
+            self.wire.is_flowing.clear()
 
     def join(self) -> None:
         """What was on its way arrives, late."""
+        if self.kernel is not None:
+            self.kernel.set_link("up")
         self.wire.is_flowing.set()
+
+    def _note_frozen(self) -> None:
+        pid = self.process.inner_pid if isinstance(self.process, KernelProcess) else self.pid
+        self.frozen.append(f"{self.name}:{pid}")
 
 
 @dataclass
@@ -103,14 +150,30 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def running_fleet(folder: Path, url: str, arguments: Sequence[str]) -> Iterator[Fleet]:
-    """Start a server and three machines, each behind a wire; whatever a test has done to them, they end."""
+def running_fleet(
+    folder: Path,
+    url: str,
+    arguments: Sequence[str],
+    *,
+    host: str,
+    older: Path | None = None,
+    model_port: int | None = None,
+) -> Iterator[Fleet]:
+    """Start a server and three machines, each behind a wire to the server with its socket in `host`.
+
+    With `older` there is one more, whose holdfast is there. With the port of the model server they have namespaces.
+    Whatever a test has done to them, they end.
+    """
     with contextlib.ExitStack() as stack:
-        machines = []
-        for name in NAMES:
+        machines, model = [], None
+        if model_port is not None:
+            model = model_port, f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='hf-model-'))}/socket"
+            stack.enter_context(leading_to(*model))
+        for name in (*NAMES, *(["older"] if older else [])):
             wire = stack.enter_context(open_wire(url))
-            wire.has_ends = True
-            machines.append(ChaosMachine(name, folder, wire, arguments))
+            wire.has_ends, wire.host = True, host
+            package = older if name == "older" else None
+            machines.append(ChaosMachine(name, folder, wire, arguments, package, model))
         fleet = Fleet(folder, url, machines, free_port())
         stack.callback(fleet.kill_server)
         fleet.start_server()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from tests.support.chaos.machines import ChaosMachine, Fleet
-from tests.support.postgres_server import control_server
+from tests.support.chaos.servers import ServerPair, SingleServer
 
 LONGER_THAN_A_LEASE_S = 8.0
 Fault = Callable[[], Awaitable[None]]
@@ -16,10 +16,10 @@ Fault = Callable[[], Awaitable[None]]
 class Storm:
     """Faults of a fleet. What is a matter of chance is the machine, the length and the moment."""
 
-    def __init__(self, fleet: Fleet, server_url: str, chance: random.Random) -> None:
+    def __init__(self, fleet: Fleet, servers: SingleServer | ServerPair, chance: random.Random) -> None:
         self.log: list[str] = []
         self._fleet = fleet
-        self._server_url = server_url
+        self._servers = servers
         self._chance = chance
         self._lasting: set[asyncio.Task[None]] = set()
         self._in_trouble: set[str] = set()
@@ -42,11 +42,21 @@ class Storm:
     async def settle(self) -> None:
         await asyncio.gather(*self._lasting)
 
+    async def keep_running(self) -> None:
+        """Start workers again that have ended by themselves, as a service manager does."""
+        while True:
+            for machine in self._fleet.machines:
+                if machine.name not in self._in_trouble and await asyncio.to_thread(lambda m=machine: m.has_ended):  # type: ignore[misc]
+                    self._note(f"{machine.name} is started again")
+                    await asyncio.to_thread(machine.kill)
+                    await asyncio.to_thread(machine.start)
+            await asyncio.sleep(1)
+
     async def _begin(self, name: str) -> None:
         task = asyncio.create_task(getattr(self, f"_{name}")())
         self._lasting.add(task)
         task.add_done_callback(self._lasting.discard)
-        if name == "crash":
+        if name in ("crash", "fail_over"):
             await task
 
     def _note(self, what: str) -> None:
@@ -106,8 +116,20 @@ class Storm:
 
     async def _crash(self) -> None:
         self._note("Postgres crashes")
-        await asyncio.to_thread(control_server, self._server_url, "restart", "-m", "immediate")
+        await asyncio.to_thread(self._servers.crash)
         self._note("Postgres is back")
+
+    async def _fail_over(self) -> None:
+        """The primary is lost for good. Who was connected to it finds the other one; a new standby follows later."""
+        assert isinstance(self._servers, ServerPair)
+        self._note("the primary is lost")
+        await asyncio.to_thread(self._servers.fail_over)
+        for machine in self._fleet.machines:
+            machine.wire.host = self._servers.primary
+        self._note("the standby has taken its place")
+        await asyncio.sleep(self._chance.uniform(0, 4))
+        await asyncio.to_thread(self._servers.restore_standby)
+        self._note("there is a standby again")
 
     async def _serve_again(self) -> None:
         self._note("the server is killed")

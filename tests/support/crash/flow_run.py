@@ -15,7 +15,7 @@ from tests.support.stores import open_store
 from holdfast.runtime.events import Event
 
 _MAX_PROCESSES = 20
-_TIMES = ("wake_at", "retry_at", "resolved", "by")
+_TIMES = ("wake_at", "retry_at", "resolved", "by", "took_s")
 _OF_ONE_PROCESS = ("run.resumed", "run.paused", "step.unknown", "tool.unknown")
 _OUTCOMES = ("step.completed", "step.failed")
 

@@ -2,6 +2,7 @@
 that a `Runtime` drives, of decorated steps with options, and one without `async`."""
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ from holdfast import (
     Done,
     EventTimeout,
     NotDone,
+    RunPaused,
     Runtime,
     SyncContext,
     cancel_flow,
@@ -67,10 +69,15 @@ class Errand:
             refused = False
         except ValueError:
             refused = True
+        try:
+            await ctx.approval("go", timeout=0.01)
+            is_late = False
+        except EventTimeout:
+            is_late = True
         slow = ctx.step.options(timeout=3600, thread=True)("slow", self.act_in_thread, number)
         careful = ctx.step.options(on_unknown=self.look)("careful", self.act, "careful")
         lanes = await ctx.gather(slow, careful, ctx.run_flow(self.child, 2))
-        return {"steps": [reserved, refused, *lanes]}
+        return {"steps": [reserved, refused, is_late, *lanes]}
 
     def plain(self, ctx: SyncContext) -> dict[str, Any]:
         """Make the calls of a flow without `async`, whose steps run in threads."""
@@ -147,8 +154,9 @@ async def _serve(errand: Errand, store: Checkpointer, *, has_rows: bool) -> Any:
     async def served(ctx: Context, number: int) -> dict[str, Any]:
         return await errand.served(ctx, number)
 
-    if not has_rows:
-        return await run_flow(served, 7, run_id=RUN_ID, store=store)
+    while not has_rows:
+        with contextlib.suppress(RunPaused):  # until the approval is late
+            return await run_flow(served, 7, run_id=RUN_ID, store=store)
     async with Runtime(store, flows=[served], park_after_s=0.0, poll_s=0.05):
         handle = await start_flow("served", 7, run_id=RUN_ID, store=store)
         return await handle.result()
