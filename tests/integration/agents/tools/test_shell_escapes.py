@@ -183,7 +183,10 @@ READS = {
     "aws": "cat {home}/.aws/credentials",
     "glob": "cat {home}/.s*/*",
     "find": "find {home} -type f -exec cat {{}} +",
-    "find from the root": "find / -xdev -path {home}/.vault-token -exec cat {{}} ';' 2>&1; cat {home}/.vault-token",
+    "find from the root": (
+        r"find / -xdev \( -path /usr -o -path /root -o -path /var -o -path /opt \) -prune"
+        " -o -path {home}/.vault-token -exec cat {{}} ';' 2>&1; cat {home}/.vault-token"
+    ),
     "tar": "tar cf - -C {home} .ssh | tr -d '\\000'",
     "tar checkpoint": "tar cf /dev/null a.txt --checkpoint=1 --checkpoint-action=exec='cat {home}/.netrc'",
     "isolated python": _python('print(open("{home}/.netrc").read())'),

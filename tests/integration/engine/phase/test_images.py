@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.support.engine_world import World, artifact, template
 from tests.support.model_server import Hangs, ModelServer, Refuses, Says, asks, own_persona
+from tests.support.progress_limit import wait_until
 
 import holdfast.engine
 from holdfast.engine import RunResult
@@ -150,9 +151,7 @@ def test_an_image_is_there_again_after_a_kill_and_for_another_process(
         (folder / "mine.yaml").write_text(own_persona(server.address, "spec_write"))
         options = ["--repo", str(repo), "--requirements", "As in the picture.", "--persona", "author=mine"]
         started = _start(["run", str(workflow), *options, "--image", str(tmp_path / "shot.png"), "--yes"], env)
-        while len(server.received) < 2:
-            server.has_request.clear()
-            assert server.has_request.wait(60) or len(server.received) >= 2
+        wait_until(lambda: len(server.received) >= 2, "the model has got its second request")
         os.kill(started.pid, signal.SIGKILL)
         started.wait()
         (tmp_path / "shot.png").unlink()
