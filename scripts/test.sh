@@ -18,7 +18,10 @@ mypy=$!
 PYTHONPATH=src "$bin/lint-imports" --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
 "$bin/python" scripts/check-layout.py
 wait "$mypy" || { cat .venv/mypy.log; exit 1; }
-# Two workers more than cores, since many tests wait for processes and terminals; each has a Postgres of its own. A plugin
-# that comes with the agent framework and serves no test here would take each of them a second to load.
-workers=$(($(nproc) + 2))
-exec "$bin/python" -m pytest -q -n "$((workers < 8 ? workers : 8))" --dist=worksteal -p no:langsmith_plugin tests
+# Four workers more than cores, since many tests wait for processes, disks and terminals; each has a Postgres of its own
+# and, with a browser, takes about a gigabyte. A plugin that comes with the agent framework and serves no test here would
+# take each of them a second to load.
+workers=$(($(nproc) + 4))
+gigabytes=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo 2>/dev/null || true)
+for most in 8 "${gigabytes:-8}"; do workers=$((workers < most ? workers : most)); done
+exec "$bin/python" -m pytest -q -n "$((workers > 1 ? workers : 1))" --dist=worksteal -p no:langsmith_plugin tests
