@@ -50,6 +50,7 @@ class ShellCommands:
         self._folder = folder
         self._running: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self._has_process = asyncio.Event()
         self._outputs: list[str] = []
         self.command = ""
         """What is running now."""
@@ -71,6 +72,7 @@ class ShellCommands:
             raise ConfigInvalid(f"{self.command!r} is still running.", hint="Ctrl-C ends it.", key="!")
         self.command = command
         self._tell(f"\n{paint(f'! {plain(command)}', 'bold')} {paint(f'in {self._folder}', 'dim')}")
+        self._has_process.clear()
         self._running = asyncio.create_task(self._run(command, worktree))
 
     async def _run(self, command: str, worktree: Path | None) -> None:
@@ -82,6 +84,7 @@ class ShellCommands:
             return
         finally:
             self._process = None
+            self._has_process.set()  # also if it could not be started: nobody waits for it then
         ended = f"exit code {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
         self._outputs.append(f'<shell command="{command}" ended="{ended}">\n{output}\n</shell>')
         self._tell(paint(f"  {ended}", "dim"))
@@ -99,6 +102,7 @@ class ShellCommands:
             start_new_session=True,  # so that a Ctrl-C reaches it and its children, and nobody else
             limit=_LINE_BYTES,
         )
+        self._has_process.set()
         await self._show(self._process, output)
         return await self._process.wait()
 
@@ -123,6 +127,7 @@ class ShellCommands:
         if not self.is_running:
             return
         assert self._running is not None
+        await self._has_process.wait()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if self._process is not None:
                 with contextlib.suppress(ProcessLookupError):

@@ -56,6 +56,14 @@ async def test_a_command_can_be_ended_with_its_children(shell: Shell, tmp_path: 
     assert "ended by SIG" in shell.lines[-1]
 
 
+async def test_a_command_that_is_only_being_started_gets_the_first_signal_too(shell: Shell) -> None:
+    shell.commands.start("sleep 600", worktree=None)
+
+    await shell.commands.stop()
+
+    assert "ended by SIGINT" in shell.lines[-1]
+
+
 async def test_an_endless_output_is_kept_within_bounds(shell: Shell) -> None:
     screen = await shell.run("i=0; yes 'a long line of text' | head -n 200000")
     assert len(screen) < 100_000
