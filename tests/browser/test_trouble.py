@@ -8,6 +8,13 @@ from tests.browser.conftest import OpenPage
 from tests.support.browser_world import Served
 from tests.support.progress_limit import wait_until
 
+COMES_LATE = """() => {
+    const card = document.createElement("div");
+    card.style.height = "3000px";
+    document.querySelector("main").prepend(card);
+    return new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+}"""
+
 
 @pytest.fixture(scope="module")
 def troubled(served: Served) -> str:
@@ -144,6 +151,9 @@ def test_the_link_of_an_event_shows_its_row(served: Served, troubled: str, open_
 
     expect(page.locator(".event-detail h2")).to_be_visible()
     row = page.locator("tr.selected")
+    expect(row).to_be_in_viewport()
+    page.set_viewport_size({"width": 1280, "height": 2000})  # the page fits, so that it does not scroll
+    page.evaluate(COMES_LATE)
     expect(row).to_be_in_viewport()
     assert page.evaluate(
         """() => {

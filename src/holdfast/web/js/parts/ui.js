@@ -211,6 +211,15 @@ export function leadOn(next, options) {
 	next.focus(options);
 }
 
+// Keeps the node that `find` returns in view while the page fills around it, until somebody scrolls, presses or types.
+export function keepInView(find, signal) {
+	const observer = new ResizeObserver(() => find()?.scrollIntoView({ block: "center" }));
+	const stop = () => observer.disconnect();
+	for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(kind, stop, { once: true, passive: true, signal });
+	signal.addEventListener("abort", stop, { once: true });
+	observer.observe(document.body);
+}
+
 // Content that is loaded again without ever going away: old is better than empty, as long as it says so.
 export function liveContent({ load, draw, signal }) {
 	const trouble = h("div", { hidden: true });

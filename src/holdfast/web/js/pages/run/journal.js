@@ -2,7 +2,7 @@ import { clock, count, duration, exact, firstLine, plural } from "../../format.j
 import { fill, h, reconcile, refill } from "../../h.js";
 import { Activity, brief } from "../../model/activity.js";
 import { copyButton, longText, markdown, raw } from "../../parts/text.js";
-import { button, empty, facts, loading, mark, searchBox, shape } from "../../parts/ui.js";
+import { button, empty, facts, keepInView, loading, mark, searchBox, shape } from "../../parts/ui.js";
 import { messageComposer } from "./composer.js";
 import { WindowedRows } from "../../parts/windowed.js";
 import { setQuery } from "../../router.js";
@@ -49,6 +49,7 @@ export function activity(panel, view) {
 	}
 
 	update();
+	if (entrySeq) keepInView(() => all.list.querySelector(".pointed"), view.signal);
 	const query = (next) => {
 		entrySeq = Number(next.get("entry")) || 0;
 		isPlaced = false;
@@ -261,6 +262,7 @@ export function events(panel, view) {
 	});
 
 	update();
+	if (chosen) keepInView(() => body.querySelector(".selected"), view.signal);
 	return {
 		update,
 		query(query) {
