@@ -568,6 +568,17 @@ class ProviderRequestRefused(ModelCallFailed):
     default_hint = "Check the persona's model and settings against what the provider says, then retry the run."
 
 
+class ProviderContextExceeded(ModelCallFailed):
+    """What a model is sent is longer than it takes, also after all was summarised or cut that can be."""
+
+    code = "provider_context_exceeded"
+    error_class = ErrorClass.HUMAN_REQUIRED
+    default_hint = (
+        "Shorten the requirements or the persona's instructions and tools, or bind the role to a persona whose model "
+        "takes more, then retry the run."
+    )
+
+
 class ProviderAnswerInvalid(ModelCallFailed):
     code = "provider_answer_invalid"
     default_hint = "Retry the run; if it stays so, use another model."

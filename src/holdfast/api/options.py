@@ -16,7 +16,9 @@ class ServerOptions:
     allowed_hosts: frozenset[str] = field(default=LOOPBACK_NAMES)
     drives_runs: bool = True
     poll_s: float = 2.0
-    grace_s: float = 10.0
+    grace_s: float = 0.3
+    """How long calls of workflows that are in flight have to end when the server is stopped."""
+    flow_grace_s: float = 10.0
     heartbeat_s: float = 15.0
     body_timeout_s: float = 30.0
     send_timeout_s: float = 30.0

@@ -103,6 +103,8 @@ def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
             yield f"workflow {definition.name} runs {' '.join(argv)}"
         if commands:
             yield from _list_freedoms(definition)
+        if definition.copy_files:
+            yield f"workflow {definition.name} copies {', '.join(definition.copy_files)} from your checkout"
         return
     if definition.argv is not None:
         yield f"persona {definition.name} runs {' '.join(definition.argv)}"
@@ -118,10 +120,28 @@ def _list_demands(definition: WorkflowTemplate | AgentPersona) -> Iterator[str]:
         DEFAULT_KEY_VARIABLES.get(definition.backend),
     ):
         yield f"persona {definition.name} uses ${definition.api_key_env} as its key"
-    for pattern in definition.permissions.commands.allow:
-        yield f"persona {definition.name} may run {pattern} without asking"
-    if definition.permissions.network is Verdict.ALLOW:
-        yield f"persona {definition.name} may use the network without asking"
+    yield from _list_permissions(definition)
+
+
+def _list_permissions(persona: AgentPersona) -> Iterator[str]:
+    """List what a persona's agent and its commands may do beyond what every agent may do unasked."""
+    name, permissions = persona.name, persona.permissions
+    for pattern in permissions.commands.allow:
+        yield f"persona {name} may run {pattern} without asking"
+    if permissions.network is Verdict.ALLOW:
+        yield f"persona {name} may use the network without asking"
+    if places := (*permissions.readable, *permissions.read.allow):
+        yield f"persona {name} may read {', '.join(places)}"
+    if permissions.write.allow:
+        yield f"persona {name} may write {', '.join(permissions.write.allow)} without asking"
+    if limits := permissions.limits.model_dump(exclude_none=True):
+        yield f"persona {name} limits its commands to {', '.join(f'{key} {value}' for key, value in limits.items())}"
+    if not persona.sandbox.is_on:
+        yield f"persona {name} runs without a sandbox"
+    if persona.sandbox.read:
+        yield f"persona {name} may read {', '.join(persona.sandbox.read)}"
+    if persona.sandbox.write:
+        yield f"persona {name} may write {', '.join(persona.sandbox.write)}"
 
 
 def _list_freedoms(workflow: WorkflowTemplate) -> Iterator[str]:

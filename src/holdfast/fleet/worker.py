@@ -18,7 +18,7 @@ from holdfast import __version__
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunNotFound, RunWaits
 from holdfast.fleet.port import Queue
-from holdfast.fleet.run_drive import Drive, NoDrive, RunDrives
+from holdfast.fleet.run_drive import Drive, NoDrive, RunDrives, WorkflowDrive
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.sweep import Sweep
 from holdfast.flows.service.flow_drive import FlowDrive
@@ -55,6 +55,8 @@ class WorkerOptions:
     flows: tuple[str, ...] = ()
     poll_s: float = 2.0
     grace_s: float = 60.0
+    workflow_grace_s: float | None = None
+    """Of runs of workflows, if it is shorter: their calls can be cut off and made again without asking anybody."""
 
 
 class Worker:
@@ -141,6 +143,8 @@ class Worker:
                 drive = self._open.get(run_id)
                 if drive is None or not drive.drain():
                     task.cancel()  # it waits, or has not begun: nothing is lost by giving it up now
+            if self._options.workflow_grace_s is not None:
+                asyncio.get_running_loop().call_later(self._options.workflow_grace_s, self._give_up_workflows)
             if self._tasks:
                 _, late = await asyncio.wait(list(self._tasks.values()), timeout=self._options.grace_s)
                 for task in late:
@@ -157,6 +161,11 @@ class Worker:
         finally:
             process_owner.forget(self._owner.token)
             self.stopped.set()
+
+    def _give_up_workflows(self) -> None:
+        for run_id, task in self._tasks.items():
+            if isinstance(self._open.get(run_id), WorkflowDrive):
+                task.cancel()
 
     async def _end_foreign_commands(self) -> None:
         try:

@@ -137,6 +137,17 @@ def to_failure(facts: Mapping[str, Any], run_id: str) -> errors.ModelCallFailed 
     return kind.error_class(message, hint=hint, words=words, status=facts.get("status"), model=facts.get("model"))
 
 
+def to_overflow(error: BaseException, model: Any) -> errors.ProviderContextExceeded:
+    """Make the error that people see of a request that stays too long, with what the provider said to it."""
+    name = getattr(model, "model_name", None) or getattr(model, "model", None)
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    words = "" if first is error else _words_of(first)
+    message = f"What {name or 'the model'} is sent is too long for it{f': {words}' if words else ''}".rstrip(".")
+    return errors.ProviderContextExceeded(f"{message}.", words=words)
+
+
 def _wait_hint(facts: Mapping[str, Any]) -> str:
     until = facts.get("wait_until")
     if not isinstance(until, int | float):

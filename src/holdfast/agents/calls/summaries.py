@@ -16,6 +16,7 @@ from langchain_core.messages import AnyMessage, get_buffer_string
 from langchain_core.messages.utils import count_tokens_approximately
 
 from holdfast.agents.calls.fingerprints import describe_tools
+from holdfast.agents.calls.provider_errors import to_overflow
 from holdfast.agents.image_blocks import list_references
 from holdfast.agents.redaction import SECRETS
 
@@ -67,6 +68,12 @@ class JournaledSummaries(SummarizationMiddleware):
     @property
     def name(self) -> str:
         return "SummarizationMiddleware"
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return await super().awrap_model_call(request, handler)
+        except ContextOverflowError as error:
+            raise to_overflow(error, request.model) from error
 
     async def _summarize(self, messages: Sequence[AnyMessage]) -> str:
         self._images[self._journal.current_lane()] = list_references(messages)

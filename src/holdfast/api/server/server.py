@@ -256,7 +256,12 @@ def _make_worker(
 ) -> tuple[Queue, Worker | None]:
     if not options.drives_runs:
         return make_queue(db), None
-    how = WorkerOptions(slots=config.max_parallel_runs, poll_s=options.poll_s, grace_s=options.grace_s)
+    how = WorkerOptions(
+        slots=config.max_parallel_runs,
+        poll_s=options.poll_s,
+        grace_s=max(options.grace_s, options.flow_grace_s),
+        workflow_grace_s=options.grace_s,
+    )
 
     async def observe(run_id: str) -> None:
         await observe_run(db, journal, run_id, metrics)
@@ -269,7 +274,7 @@ def _make_runtime(db: Database, *, config: Config, options: ServerOptions) -> Ru
     if not options.drives_runs or not config.flows or db.path is None:
         return None
     load_flows(config.flows)
-    return Runtime(db.store, grace_s=options.grace_s, poll_s=options.poll_s)
+    return Runtime(db.store, grace_s=max(options.grace_s, options.flow_grace_s), poll_s=options.poll_s)
 
 
 async def get_server(request: Request) -> Server:

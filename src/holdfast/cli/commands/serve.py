@@ -26,6 +26,9 @@ def serve(
     no_drive: Annotated[
         bool, typer.Option("--no-drive", help="Drive no runs: holdfast worker does, on this machine or others.")
     ] = False,
+    grace: Annotated[
+        float, typer.Option("--grace", min=0, help="Seconds that calls in flight have to end when it is stopped.")
+    ] = 0.3,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
     """Serve the API and the web pages, and drive runs.
@@ -55,7 +58,10 @@ def serve(
         port,
         config=load_config(flows=flows or None),
         options=ServerOptions(
-            has_auth=not no_auth, allowed_hosts=frozenset(allow_host or ()), drives_runs=not no_drive
+            has_auth=not no_auth,
+            allowed_hosts=frozenset(allow_host or ()),
+            drives_runs=not no_drive,
+            grace_s=grace,
         ),
         opens_browser=not no_browser and sys.stdin.isatty() and sys.stdout.isatty(),
         say=lambda text: typer.echo(text),

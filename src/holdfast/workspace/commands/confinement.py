@@ -16,6 +16,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 FILTER_FD = 9
@@ -24,6 +25,8 @@ FILTER_FD = 9
 _SET_NO_NEW_PRIVS, _SET_SECCOMP, _SET_SUBREAPER, _SET_DEATH_SIGNAL = 38, 22, 36, 1
 _AMBIENT, _CLEAR_ALL = 47, 4
 _FILTER_MODE = 2
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_NEW_LISTENER = 1 << 3
 _CAPABILITY_VERSION = 0x20080522
 _SIGKILL = 9
 _OPENAT2, _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 437, 444, 445, 446
@@ -45,8 +48,11 @@ def end_with_parent() -> None:
     _control(_SET_DEATH_SIGNAL, _SIGKILL)
 
 
-def enter(rules: dict[str, Any]) -> None:
-    """Put this process under the rules. Raises `OSError` if the kernel does not take one."""
+def enter(rules: dict[str, Any], hand_over: Callable[[int], None] | None = None) -> None:
+    """Put this process under the rules. Raises `OSError` if the kernel does not take one.
+
+    `hand_over` takes the listener to whom the guarded calls go; without one they are refused.
+    """
     set_limits(rules["limits"])
     be_ended_first()
     program = bytes.fromhex(rules["filter"])
@@ -63,7 +69,7 @@ def enter(rules: dict[str, Any]) -> None:
     drop_capabilities()
     _control(_SET_NO_NEW_PRIVS, 1)
     restrict_files(landlock)
-    _load_filter(program)
+    _load_filter(program, hand_over)
 
 
 def be_ended_first() -> None:
@@ -148,9 +154,17 @@ def _hand_over(program: bytes) -> None:
     os.set_inheritable(FILTER_FD, True)  # dup2 leaves it as it is where both are the same
 
 
-def _load_filter(program: bytes) -> None:
+def _load_filter(program: bytes, hand_over: Callable[[int], None] | None) -> None:
     steps = ctypes.create_string_buffer(program, len(program))
     head = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(steps)))
+    if hand_over is not None:
+        listener = _libc.syscall(
+            ctypes.c_long(_SECCOMP[os.uname().machine]), ctypes.c_uint(1), ctypes.c_uint(_NEW_LISTENER), head
+        )
+        if listener >= 0:
+            hand_over(listener)
+            return
+        # Somebody around us listens already (EBUSY), and there can be one only: the kernel refuses those calls then.
     _check(_libc.prctl(_SET_SECCOMP, _FILTER_MODE, head, 0, 0), "seccomp")
 
 

@@ -12,7 +12,7 @@ from holdfast.workspace.commands.confinement import find_abi
 from holdfast.workspace.commands.landlock import knows_ports, knows_truncate, to_environment, to_rules
 from holdfast.workspace.commands.sandbox import Sandbox, SandboxKind
 from holdfast.workspace.commands.sandbox_probe import SandboxProbe
-from holdfast.workspace.commands.seccomp import build_filter
+from holdfast.workspace.commands.seccomp import build_filter, list_guarded
 
 _LEADER = f"{FOLDER}/network_proxy.py"
 
@@ -72,6 +72,7 @@ def _by_landlock(sandbox: Sandbox, argv: Sequence[str], scratch: Path) -> Enclos
     rules = _rules(sandbox, program)
     if is_by_port:
         rules["hosts"] = list(sandbox.hosts)
+    rules["guarded"] = list_guarded()
     rules["landlock"] = to_rules(sandbox, abi=abi, scratch=scratch)
     rules["folders"] = [str(scratch), *(str(scratch / name) for name in ("home", "tmp"))]
     if sandbox.git is not None and any(sandbox.git.worktree.is_relative_to(place) for place in sandbox.writable):

@@ -1,7 +1,7 @@
 """Makes the rules of Landlock for a sandbox: a list of places with what may be done there, and nothing else anywhere.
 
 Landlock only ever allows, and what it allows for a folder holds for all in it. To hide a file in a visible folder, the
-folder's other entries are allowed one by one.
+folder's other entries are allowed one by one. It has no rule on modes and times: see `attribute_guard`.
 """
 
 import os

@@ -66,6 +66,29 @@ OF_A_PROCESS = {
     },
 }
 _OF_A_USER = {"setpriority": 2, "ioprio_set": 3}  # the first argument of these that means all processes of a user
+# Landlock has no rule on the attributes of files. Whoever started the command makes these calls in its place, see
+# `attribute_guard`; without somebody there the kernel refuses them.
+GUARDED = {
+    "x86_64": {
+        **{"chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452},
+        **{"chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260},
+        **{"utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280},
+    },
+    "aarch64": {
+        **{"fchmod": 52, "fchmodat": 53, "fchmodat2": 452, "fchownat": 54, "fchown": 55, "utimensat": 88},
+    },
+}
+# Attributes that programs can do without are answered as a disk does that has none.
+UNSUPPORTED = {
+    "x86_64": {
+        **{"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "setxattrat": 463, "file_setattr": 469},
+        **{"removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "removexattrat": 466},
+    },
+    "aarch64": {
+        **{"setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "setxattrat": 463, "file_setattr": 469},
+        **{"removexattr": 14, "lremovexattr": 15, "fremovexattr": 16, "removexattrat": 466},
+    },
+}
 # Calls that are judged by an argument.
 JUDGED = {
     "x86_64": {
@@ -79,13 +102,14 @@ JUDGED = {
 }
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, NEWTIME
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type into somebody's terminal
+_FILE_FLAGS = (0x40086602, 0x40046602, 0x401C5820)  # FS_IOC_SETFLAGS, its 32-bit twin, FS_IOC_FSSETXATTR
 _X32 = 0x40000000
 _CONNECT_WITH_DATA = 0x20000000  # MSG_FASTOPEN: opens a connection past the rules on `connect`
 _FLAGS_OF_SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 _TCP = (0, socket.IPPROTO_TCP)
 
 _LOAD, _EQUAL, _AND_BITS, _AT_LEAST, _RETURN, _MASK = 0x20, 0x15, 0x45, 0x35, 0x06, 0x54
-_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_ALLOW, _KILL, _ERRNO, _NOTIFY = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6, 16)  # the last one, netlink, lists the network's own addresses
@@ -94,6 +118,11 @@ _INTERNET = (socket.AF_INET, socket.AF_INET6, 16)  # the last one, netlink, list
 def is_supported() -> bool:
     """Tell whether the numbers of this machine's system calls are known here."""
     return platform.machine() in _ARCHITECTURES
+
+
+def list_guarded() -> dict[str, str]:
+    """Return the names of the guarded calls by their numbers on this machine, as they are written down for a runner."""
+    return {str(number): name for name, number in GUARDED[platform.machine()].items()}
 
 
 def build_filter(
@@ -106,7 +135,7 @@ def build_filter(
 ) -> bytes:
     """Return the filter. `has_truncate` is false where Landlock does not know that call (kernels before 6.2).
 
-    `is_apart` is true where the command has process numbers and System V objects of its own.
+    `is_apart` is true where the command has mounts, process numbers and System V objects of its own.
 
     Pairs of connected sockets (`socketpair`) are always there: programs talk to their own children by them. Without
     unix sockets a pair of datagrams is refused, since either end could be sent to another socket later. With
@@ -122,6 +151,7 @@ def build_filter(
         steps += _if(_EQUAL, number, refuse)
     if not is_apart:
         steps += _keep_to_itself(machine, refuse)
+        steps += _guard_attributes(machine, refuse)
     if not has_truncate:
         steps += _if(_EQUAL, judged["truncate"], refuse)
     # The flags of clone3 lie in memory, where no filter looks; without it libraries use clone.
@@ -158,6 +188,16 @@ def _keep_to_itself(machine: str, refuse: int) -> list[_Step]:
         if name in _OF_A_USER:
             steps += _if_argument(number, 0, _if(_EQUAL, _OF_A_USER[name], refuse))
     return steps
+
+
+def _guard_attributes(machine: str, refuse: int) -> list[_Step]:
+    steps: list[_Step] = []
+    for number in sorted(GUARDED[machine].values()):
+        steps += _if(_EQUAL, number, _NOTIFY)
+    for number in sorted(UNSUPPORTED[machine].values()):
+        steps += _if(_EQUAL, number, _ERRNO | errno.EOPNOTSUPP)
+    flags = [step for call in _FILE_FLAGS for step in _if(_EQUAL, call, refuse)]
+    return [*steps, *_if_argument(JUDGED[machine]["ioctl"], 1, flags)]
 
 
 def _if(test: int, value: int, answer: int) -> list[_Step]:

@@ -21,6 +21,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 TERM_GRACE_S = 3.0
@@ -71,10 +72,16 @@ def start(command: dict[str, Any]) -> tuple[int, int]:
     """Fork the command; it waits for a byte before it becomes what it is, and ends if we die without sending it."""
     out = os.open("out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     wait, go = os.pipe()
+    rules = command.get("confinement") or {}
+    guard = None
+    if rules.get("guarded"):
+        guard = load("attribute_guard").AttributeGuard(rules["guarded"], rules["landlock"]["places"])
     child = os.fork()
     if child:
         os.close(wait)
         os.close(out)
+        if guard:
+            guard.start()
         return child, go
     os.close(go)
     os.setsid()
@@ -83,17 +90,17 @@ def start(command: dict[str, Any]) -> tuple[int, int]:
         os.dup2(number, target)
     if not os.read(wait, 1):
         os._exit(127)
-    become(command)
+    become(command, guard.hand_over if guard else None)
     raise AssertionError  # never reached
 
 
-def become(command: dict[str, Any]) -> NoReturn:
+def become(command: dict[str, Any], hand_over: Callable[[int], None] | None) -> NoReturn:
     try:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         if command.get("confinement"):
-            load("confinement").enter(command["confinement"])
+            load("confinement").enter(command["confinement"], hand_over)
         os.environ[command["tag_name"]] = command["tag"]
         os.chdir(command["cwd"])
         os.execvp(command["argv"][0], command["argv"])

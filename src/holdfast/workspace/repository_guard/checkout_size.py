@@ -125,22 +125,28 @@ def _sum_up(folder: _Folder, totals: Mapping[str, _Total], sizes: Mapping[str | 
 def _read_folders(git: _Conversation, root: str, max_files: int) -> tuple[dict[str, _Folder], bool]:
     """Read each folder below a root once, the root first, and tell whether that was all of them.
 
-    It is not if the folders, or the files that they hold, are more than `max_files`: then nothing more is read.
+    It is not if the folders, or the files that they hold, are more than `max_files`: then nothing more is read. Raises
+    `WorkspaceTooLarge` as soon as folders lie too deep in each other for any disk.
     """
     found: dict[str, _Folder] = {}
-    pending, known, files = [root], {root}, 0
-    while pending:
-        pending, batch = pending[_OBJECTS_AT_ONCE:], pending[:_OBJECTS_AT_ONCE]
-        for tree, size, output in _request(git, "contents", batch, "tree"):
-            if size > max_files * _LONGEST_ENTRY:
-                return found, False
-            found[tree] = folder = _parse_folder(output.read(size + 1)[:-1], len(tree) // 2)
-            files += len(folder.files)
-            fresh = {name for name, _length in folder.folders} - known
-            known |= fresh
-            pending += fresh
-            if files > max_files or len(known) > max_files:
-                return found, False
+    level, known, files, depth = [root], {root}, 0, 0
+    while level:
+        depth += 1
+        if depth > _LONGEST_PATH // 2:  # a name and a slash for each
+            raise _impossible_path(f"one of more than {depth:,} folders")
+        below: list[str] = []
+        for start in range(0, len(level), _OBJECTS_AT_ONCE):
+            for tree, size, output in _request(git, "contents", level[start : start + _OBJECTS_AT_ONCE], "tree"):
+                if size > max_files * _LONGEST_ENTRY:
+                    return found, False
+                found[tree] = folder = _parse_folder(output.read(size + 1)[:-1], len(tree) // 2)
+                files += len(folder.files)
+                fresh = {name for name, _length in folder.folders} - known
+                known |= fresh
+                below += fresh
+                if files > max_files or len(known) > max_files:
+                    return found, False
+        level = below
     return found, True
 
 

@@ -8,7 +8,7 @@ from tests.support.agents.phase import ARTIFACT, LANE, RUN_ID, Phase, essence, o
 from tests.support.agents.scripted_model import ScriptedModel, asks, says
 
 from holdfast.agents.calls.gate import ModelCall, Usage
-from holdfast.errors import Nondeterminism, RowRefused
+from holdfast.errors import Nondeterminism, ProviderContextExceeded, RowRefused
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import create_event
 from holdfast.runtime.step import SameCommit, Stopped
@@ -76,11 +76,11 @@ async def test_another_system_prompt_is_refused_unless_it_is_accepted(phase: Pha
 
 async def test_a_failure_of_the_model_is_replayed_without_a_call(phase: Phase) -> None:
     model = ScriptedModel(script=[ContextOverflowError("too long")])
-    with pytest.raises(ContextOverflowError, match="does not fit"):
+    with pytest.raises(ProviderContextExceeded, match="too long"):
         await phase.play(build={"model": model})
 
     again = ScriptedModel(script=[says("never asked")])
-    with pytest.raises(ContextOverflowError, match="does not fit"):
+    with pytest.raises(ProviderContextExceeded, match="too long"):
         await phase.play(build={"model": again})
 
     assert model.calls == [0]

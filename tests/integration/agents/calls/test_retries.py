@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from langchain_core.exceptions import ContextOverflowError
 from tests.integration.agents.calls.test_replay import Till
 from tests.support.agents.phase import LANE, RUN_ID, Phase, open_log
 from tests.support.agents.served_phase import KEY, KEY_VARIABLE, QUICK, ServedPhase
@@ -16,7 +15,7 @@ from tests.support.model_server import Breaks, Drips, Hangs, ModelServer, Refuse
 
 from holdfast.agents.calls.provider_errors import ProviderPause
 from holdfast.agents.calls.retries import RetryRules, Timeouts
-from holdfast.errors import ProviderRequestRefused
+from holdfast.errors import ProviderContextExceeded, ProviderRequestRefused
 from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
 from holdfast.runtime.events import create_event
 from holdfast.runtime.records import Records, StepState
@@ -201,10 +200,10 @@ async def test_a_request_that_is_too_long_is_not_repeated(phase: Phase, make_ser
     server = make_server(too_long)
     served = ServedPhase(phase.folder, address=server.address, fallback_models=("second",))
 
-    with pytest.raises(ContextOverflowError):
+    with pytest.raises(ProviderContextExceeded):
         await served.play(text="Go.")
     request_count = len(server.received)
-    with pytest.raises(ContextOverflowError):
+    with pytest.raises(ProviderContextExceeded):
         await served.play(text="Go.")
 
     assert len(server.received) == request_count

@@ -161,6 +161,11 @@ FAILS: dict[str, tuple[Reply, str, str]] = {
         "provider_request_refused",
         "Unsupported value: 'temperature'",
     ),
+    "too long": (
+        Refuses(400, message="maximum context length is 10 tokens", code="context_length_exceeded"),
+        "provider_context_exceeded",
+        "is too long for it: maximum context length is 10 tokens",
+    ),
     "garbage": (Breaks("garbage"), "provider_answer_invalid", "gave no whole answer"),
     "refusal": (Says("", refusal="I cannot help with that."), "model_refused", "I cannot help with that."),
     "content filter": (Says("It", finish_reason="content_filter"), "model_refused", "refused to answer: It"),

@@ -114,3 +114,27 @@ def test_a_path_that_is_too_long_is_refused_however_short_its_names(repo: UserRe
 
     with pytest.raises(WorkspaceTooLarge, match="no disk can have"):
         check_size(git, git.line("commit-tree", tree, "-m", "deep"), data_dir)
+
+
+def test_a_chain_of_folders_is_given_up_where_no_path_is_longer(
+    repo: UserRepo, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read to its end, each of them takes a question and an answer of its own."""
+    monkeypatch.setattr(checkout_size, "_LONGEST_PATH", 20)
+    git = Git(git_dir=repo.path / ".git")
+    tree = git.line("rev-parse", "HEAD^{tree}")
+    for _ in range(30):
+        tree = git.line("mktree", stdin=f"040000 tree {tree}\tx\n".encode())
+    commit = git.line("commit-tree", tree, "-m", "deep")
+    parsed: list[bytes] = []
+    parse = checkout_size._parse_folder
+
+    def count(content: bytes, id_bytes: int) -> object:
+        parsed.append(content)
+        return parse(content, id_bytes)
+
+    monkeypatch.setattr(checkout_size, "_parse_folder", count)
+    with pytest.raises(WorkspaceTooLarge, match="no disk can have"):
+        check_size(git, commit, data_dir)
+
+    assert len(parsed) == 10
