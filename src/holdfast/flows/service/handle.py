@@ -1,11 +1,12 @@
-"""A handle of one flow run: its result, its status, its events, and the request to cancel it."""
+"""A handle of one flow run: its result, its status, what it shows, its events, and the request to cancel it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from holdfast.enums import RunStatus
 from holdfast.errors import RunCancelled, RunNotFound
 from holdfast.flows.answers import cancel_flow, retry_flow
+from holdfast.flows.service.flow_info import FlowDetails, describe_run, find_status
 from holdfast.flows.service.flow_registry import find_flow
 from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.events import Event, EventKind
@@ -57,11 +58,21 @@ class FlowHandle(Generic[_T]):
 
     async def status(self) -> RunStatus:
         """Return the run's status as the journal has it now. Raises `RunNotFound`."""
+        return find_status(Records(await self._read()))
+
+    async def describe(self) -> FlowDetails:
+        """Return what the run shows and waits for now: its status text, its last partial result, open approvals.
+
+        Raises `RunNotFound`.
+        """
+        return describe_run(self.run_id, await self._read())
+
+    async def _read(self) -> Sequence[Event]:
         async with open_journal(self.store) as journal:
-            records = Records(await journal.read(self.run_id))
-        if not records.last_seq:
+            events = await journal.read(self.run_id)
+        if not events:
             raise RunNotFound(f"There is no run {self.run_id!r} in this store.", run_id=self.run_id)
-        return RunStatus.PENDING if records.is_retry_requested else RunStatus(records.status)
+        return events
 
     async def events(self, after: int = 0) -> AsyncIterator[Event]:
         """Yield the run's events with a number above `after`, and new ones as they are written, until it is over.
