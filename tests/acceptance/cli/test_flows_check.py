@@ -56,7 +56,7 @@ def test_it_says_which_runs_break_and_where_and_a_marker_mends_it(check: Check) 
     changed = FLOW.replace('"charge"', '"invoice"')
     marked = FLOW.replace('"charge"', '"invoice" if await ctx.changed("invoices") else "charge"')
 
-    assert check(FLOW)[:2] == (0, "✓ order-1 (paused) fits\n1 open runs, 0 would break.\n")
+    assert check(FLOW)[:2] == (0, "✓ order-1 (paused) fits\n1 open run, 0 would break.\n")
     code, out, _ = check(changed)
     assert code == 1
     assert "✕ order-1 (paused) breaks" in out

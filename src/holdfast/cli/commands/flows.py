@@ -81,7 +81,7 @@ def _to_text(flow: str, found: "list[RunCheck]") -> str:
         if one.message:
             lines.append(f"    {one.message}")
     broken = sum(one.outcome == "breaks" for one in found)
-    lines.append(f"{len(found)} open runs, {broken} would break.")
+    lines.append(f"{len(found)} open run{'' if len(found) == 1 else 's'}, {broken} would break.")
     if broken:
         lines.append("Put the change behind `if await ctx.changed(name)`: see docs/howto/version-a-flow.md.")
     return "\n".join(lines)
