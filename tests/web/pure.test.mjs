@@ -243,10 +243,11 @@ test("a flow's run is told from what the server knows of it", () => {
     { state: "pending" },
     { state: "paused", waits_for: "ship" },
     { state: "running", is_driven: true, waits_for: "ship" },
-    { state: "running", is_driven: false, wake_at: "2026-11-18T00:00:00Z" },
+    { state: "running", is_driven: false, wake_at: "2999-11-18T00:00:00Z" },
     { state: "running", is_driven: false },
+    { state: "paused", is_driven: false, waits_for: "ship", wake_at: "2026-01-01T00:00:00Z" },
   ].map(describeFlow);
-  assert.deepEqual(descriptions, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted"]);
+  assert.deepEqual(descriptions, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted", "is to go on"]);
   assert.equal(describeCall({ flow: "order", args: [7, "x"], kwargs: { by: null } }), 'order(7, "x", by=null)');
 
   const step = { key: "g1.2/charge", lane: "g1.2", type: "step", attempts: 2, result: null, wake_at: null };

@@ -9,6 +9,7 @@ from holdfast.enums import RunStatus
 from holdfast.flows.typed_values.call_record import to_plain_argument
 from holdfast.persistence.flow_listings import to_time
 from holdfast.presentation.format import moment
+from holdfast.runtime.clock import now
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.records import NOTE_KINDS, Record, Records, StepState, fingerprint_of
 from holdfast.runtime.run_fold.payload_text import first_line
@@ -230,6 +231,9 @@ def _to_note(event: Event) -> FlowNote:
 
 def describe_flow_now(row: Mapping[str, Any]) -> str:
     """Say in a few words what a flow run is doing, by its row and whether it `is_driven`."""
+    is_open = row["state"] in (RunStatus.PAUSED, RunStatus.RUNNING) and not row["is_driven"]
+    if is_open and row["wake_at"] and row["wake_at"] <= str(to_time(now())):
+        return "is to go on"  # what it waited for is there, and nobody has taken it yet
     if row["state"] == RunStatus.PAUSED:
         return f"waits for {row['waits_for']}" if row["waits_for"] else "paused"
     if row["state"] == RunStatus.PENDING:

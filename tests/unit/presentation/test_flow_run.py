@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.presentation.flow_run import FlowStep, view_flow
+from holdfast.presentation.flow_run import FlowStep, describe_flow_now, view_flow
 from holdfast.runtime.events import Event
 
 
@@ -115,3 +115,12 @@ def test_arguments_are_shown_without_how_their_types_are_recorded() -> None:
 
     assert view.args == [7, "PT30S"]
     assert view.kwargs == {"client": "a shop.Client", "plain": {"$value": 1}}
+
+
+def test_a_run_whose_wait_is_over_and_that_nobody_has_taken_is_to_go_on() -> None:
+    row = {"state": "paused", "waits_for": "boss", "wake_at": "2020-01-01T00:00:00.000Z", "is_driven": False}
+
+    assert describe_flow_now(row) == "is to go on"  # somebody has answered, or it is too late for that
+    assert describe_flow_now({**row, "wake_at": "2999-01-01T00:00:00.000Z"}) == "waits for boss"
+    assert describe_flow_now({**row, "state": "running", "waits_for": "sleep"}) == "is to go on"
+    assert describe_flow_now({**row, "state": "running", "is_driven": True}) == "runs"

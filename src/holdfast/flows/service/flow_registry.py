@@ -171,7 +171,7 @@ def load_flows(modules: Iterable[str]) -> list[FlowDefinition]:
     Raises `ConfigInvalid` if one cannot be imported, or registers nothing.
     """
     for module in modules:
-        imported = _import(module)
+        imported = import_flows(module)
         if not any(definition.function.__module__ == imported for definition in _flows.values()):
             known = [each for each in vars(sys.modules[imported]).values() if getattr(each, _NAME, None)]
             if not known:
@@ -179,7 +179,8 @@ def load_flows(modules: Iterable[str]) -> list[FlowDefinition]:
     return list_definitions()
 
 
-def _import(module: str) -> str:
+def import_flows(module: str) -> str:
+    """Import a module, or a path that ends in `.py`, and return its name. Raises `ConfigInvalid`."""
     path = Path(module)
     folder = str(path.resolve().parent if path.suffix == ".py" else Path.cwd())
     if folder not in sys.path:

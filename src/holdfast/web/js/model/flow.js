@@ -7,6 +7,7 @@ export const OVER = new Set(["completed", "failed", "cancelled"]);
 export function describeFlow({ state, is_driven: isDriven, waits_for: waitsFor, wake_at: wakeAt }) {
 	if (OVER.has(state)) return "";
 	if (state === "pending") return "is to be started";
+	if (!isDriven && wakeAt && toMs(wakeAt) <= Date.now()) return "is to go on";
 	if (state === "paused" || (waitsFor && !isDriven)) return waitsFor ? `waits for ${waitsFor}` : "paused";
 	if (isDriven) return "runs";
 	return wakeAt ? "sleeps" : "interrupted";
