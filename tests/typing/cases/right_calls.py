@@ -7,10 +7,14 @@ from typing import assert_type
 from holdfast import (
     Context,
     Done,
+    FlowDetails,
     FlowHandle,
+    FlowSummary,
     NotDone,
     Runtime,
     SyncContext,
+    flow,
+    list_flows,
     register_codec,
     run_flow,
     start_flow,
@@ -81,6 +85,11 @@ async def parent(ctx: Context, version: str) -> bool:
     return await send(ctx, version, copies=2)
 
 
+@flow("nightly", cron="30 2 * * *", zone="Europe/Berlin", missed="once", max_parallel=1)
+async def nightly(ctx: Context, at: datetime) -> str:
+    return await ctx.step("day", at.isoformat)
+
+
 class Money:
     cents = 3
 
@@ -98,6 +107,9 @@ async def main() -> None:
     handle = await start_flow(release, "1.4", 2, run_id="r", store="other.db", tags={"team": "x"})
     assert_type(handle, FlowHandle[datetime])
     assert_type(await handle.result(), datetime)
+    assert_type(await handle.describe(), FlowDetails)
+    assert_type(await list_flows(flow="release", status="failed", tags={"team": "x"}), list[FlowSummary])
+    assert_type(await run_flow(nightly, datetime.now()), str)
     assert_type(await (await start_flow(release, version="1.4")).result(), datetime)
     assert_type(await (await start_flow(plainly, "1.4", run_id="r")).result(), int)
     named = await start_flow("release", "1.4", run_id="r", copies=2)
