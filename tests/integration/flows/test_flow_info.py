@@ -84,6 +84,33 @@ async def test_a_failed_run_raises_in_any_program_what_it_raised_with_all_facts(
     assert (await handle.describe()).error == f"{__name__}.Declined: declined: no money"
 
 
+async def test_a_handle_sends_events_and_answers(flows: FlowStore) -> None:
+    async def asks(ctx: Context) -> str:
+        paid = await ctx.wait_for("paid")
+        return f"{paid} {await ctx.approval('go')}"
+
+    handle = await start_flow(asks, run_id="r", store=flows.named)
+    await handle.send_event("paid", 5, dedup_id="p")
+    await handle.send_event("paid", 6, dedup_id="p")
+    with pytest.raises(RunPaused):
+        await run_flow(asks, run_id="r", store=flows.named)
+    await handle.decide("go", "approve", by="ann")
+
+    assert await run_flow(asks, run_id="r", store=flows.named) == "5 approve"
+
+
+async def test_a_runtime_logs_what_a_run_that_nobody_asks_for_has_raised(caplog: pytest.LogCaptureFixture) -> None:
+    store = memory_store()
+    async with Runtime(store, flows=[declines]) as runtime:
+        handle = await runtime.start(declines, run_id="r")
+        with pytest.raises(Declined):
+            await handle.result()
+
+    (record,) = [record for record in caplog.records if record.name == "holdfast.flows"]
+    assert record.getMessage() == "Run r of flow declines failed"
+    assert "no money" in caplog.text
+
+
 async def test_a_run_without_notes_shows_none() -> None:
     store = memory_store()
     details = await (await start_flow("pays", 1, run_id="r", store=store)).describe()

@@ -69,6 +69,7 @@ def plainly(ctx: SyncContext, version: str) -> int:
     assert_type(ctx.run_flow(release, version, 2), datetime)
     assert_type(ctx.run_flow(release, version, run_id="r"), datetime)
     assert_type(ctx.run_flow(plainly, version), int)
+    assert_type(send(ctx, version, copies=2), bool)
     return len(version)
 
 
@@ -82,6 +83,7 @@ async def parent(ctx: Context, version: str) -> bool:
     assert_type(await ctx.run_flow(release, version, run_id="child"), datetime)
     assert_type(await ctx.run_flow(plainly, version), int)
     assert_type(await ctx.run_flow(plainly, version, run_id="child"), int)
+    assert_type(await ctx.gather(send(ctx, version), send(ctx, version)), tuple[bool, bool])
     return await send(ctx, version, copies=2)
 
 

@@ -56,7 +56,14 @@ async def send(to: str) -> bool:
     return bool(to)
 
 
+@step
+async def send_again(to: str) -> bool:
+    return bool(to)
+
+
 async def parent(ctx: Context, version: str) -> None:
+    await send_again(ctx, 3)  # error
+    await send_again(version)  # error
     await ctx.run_flow(release)  # error
     await ctx.run_flow(release, 3)  # error
     await ctx.run_flow(release, 3, run_id="r")  # error
