@@ -161,7 +161,7 @@ class Runtime:
         self._stack.callback(self._journal.remove_commit_listener, self._on_commit)
         self._stack.enter_context(self._journal.noticing(self._woken.set))
         self._looking = asyncio.create_task(self._look_for_ever(), name="holdfast-flows")
-        self._starting = asyncio.create_task(self._start_by_schedule(), name="holdfast-flow-schedules")
+        self._timing = asyncio.create_task(self._watch_times(), name="holdfast-flow-times")
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -171,9 +171,9 @@ class Runtime:
             await self._stack.aclose()
 
     async def _stop(self) -> None:
-        for task in (self._looking, self._starting):
-            task.cancel()  # crash: what was started is in the store
-        await asyncio.wait([self._looking, self._starting])
+        for task in (self._looking, self._timing):
+            task.cancel()  # crash: what was started, or asked to end, is in the store
+        await asyncio.wait([self._looking, self._timing])
         drives = list(self._drives.values())
         for drive, task in drives:
             if not drive.drain():
@@ -193,11 +193,11 @@ class Runtime:
         if any(append.rows for append in batch):
             self._woken.set()
 
-    async def _start_by_schedule(self) -> None:
-        if any(definition.schedule for definition in self._flows.values()):
-            from holdfast.flows.service.flow_schedule import ScheduledFlows
+    async def _watch_times(self) -> None:
+        if any(definition.schedule or definition.timeout_s for definition in self._flows.values()):
+            from holdfast.flows.service.flow_times import FlowTimes  # which needs cron lines
 
-            await ScheduledFlows(self.store, self._flows.values(), poll_s=self._poll_s).run()
+            await FlowTimes(self.store, self._flows.values(), poll_s=self._poll_s).run()
 
     async def _look_for_ever(self) -> None:
         while True:

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -28,6 +29,8 @@ class FlowDefinition:
     max_parallel: int | None = None
     """How many of its runs one runtime drives at a time; `None`: as many as it has room for."""
     schedule: "FlowSchedule | None" = None
+    timeout_s: float | None = None
+    """How long a run may take from its start until it is cancelled; `None`: for ever."""
 
     @property
     def place(self) -> str:
@@ -50,6 +53,7 @@ def flow(
     cron: str | None = None,
     zone: str = "UTC",
     missed: "Missed" = "skip",
+    timeout: float | timedelta | None = None,
 ) -> Callable[[_F], _F]: ...
 def flow(
     target: Any = None,
@@ -59,13 +63,18 @@ def flow(
     cron: str | None = None,
     zone: str = "UTC",
     missed: "Missed" = "skip",
+    timeout: float | timedelta | None = None,
 ) -> Any:
     """Register a flow under a name, so that it is started and recovered by it: `@flow("name")`, or bare `@flow`.
 
     The function stays what it is: `run_flow` takes it as before. Without a name it is the function's own. With `cron`,
     a line of five fields by the clock of `zone`, whoever drives the flow starts it at these times; `missed` says what
-    becomes of those at which nobody did. Raises `ConfigInvalid` if another function has the name.
+    becomes of those at which nobody did. A run that is not over `timeout` after its start, seconds or a `timedelta`, is
+    cancelled by whoever drives the flow. Raises `ConfigInvalid` if another function has the name.
     """
+    timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):
+        raise ConfigInvalid(f"timeout of a flow is a time above 0, in seconds or as a timedelta, not {timeout!r}.")
     if max_parallel is not None and (not isinstance(max_parallel, int) or max_parallel < 1):
         raise ConfigInvalid(f"max_parallel of a flow is a whole number above 0, not {max_parallel!r}.")
     if callable(target):
@@ -83,7 +92,7 @@ def flow(
             from holdfast.flows.service.flow_schedule import to_schedule
 
             schedule = to_schedule(function, name, cron, zone, missed)
-        _register(FlowDefinition(name, function, max_parallel, schedule))
+        _register(FlowDefinition(name, function, max_parallel, schedule, timeout_s))
         return function
 
     return register

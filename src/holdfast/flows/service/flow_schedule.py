@@ -4,7 +4,6 @@ Rule: the id of a run follows from its flow and its time. So any number of proce
 that dies meanwhile is no loss: whoever does it again finds the run there.
 """
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterable
@@ -82,14 +81,6 @@ class ScheduledFlows:
         self._flows = [(one, one.schedule) for one in definitions if one.schedule is not None]
         self._poll_s = poll_s
         self._done_until: dict[str, datetime] = {}
-
-    async def run(self) -> None:
-        """Start what is due, for ever; at once where there is no schedule."""
-        while self._flows:
-            left_s = await self.fire_due()
-            # By the event loop's clock, not by that of flows: a test's, which jumps to whatever somebody waits for,
-            # would never come to rest.
-            await asyncio.sleep(max(0.0, min(left_s, self._poll_s)))
 
     async def fire_due(self) -> float:
         """Start a run for each time that has come, and return in how many seconds the next one comes.
