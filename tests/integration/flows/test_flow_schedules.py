@@ -85,11 +85,10 @@ async def test_a_restart_over_a_time_loses_nothing() -> None:
     define_hourly()
     store = memory_store()
     with skip_time(start=HALF_PAST_S) as clock:
-        before = new_process(store)
-        await before.fire_due()
-        clock.advance(HOUR_S / 2)
-        await before.fire_due()
-        clock.advance(HOUR_S + 30)
+        await new_process(store).fire_due()
+        clock.advance(HOUR_S / 2 + 30)
+        await new_process(store).fire_due()  # also if there was no run before
+        clock.advance(HOUR_S)
         await new_process(store).fire_due()
 
     assert await list_ids(store) == ["hourly@2026-01-05T1300Z", "hourly@2026-01-05T1400Z"]

@@ -101,7 +101,8 @@ class ScheduledFlows:
         from holdfast.flows.service.start import start_flow
 
         name, moment = definition.name, datetime.fromtimestamp(now(), UTC)
-        after = self._done_until.get(name) or await self._find_last(name) or moment
+        # Before its first run nothing was missed, but for the time at which this process was just being started.
+        after = self._done_until.get(name) or await self._find_last(name) or moment - GRACE
         for at in choose_times(schedule.cron, after=after, now=moment, missed=schedule.missed):
             args = [at] if schedule.takes_time else []
             await start_flow(name, *args, run_id=run_id_of(name, at), store=self._store)
