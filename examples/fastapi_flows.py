@@ -19,7 +19,9 @@ STORE = os.environ.get("ORDERS_DB", "orders.db")
 async def order(ctx: Context, number: int, amount: float) -> str:
     await ctx.step("charge", charge, number, amount)
     if amount > 100:
+        ctx.set_status("waits for a person")
         await ctx.approval("large order", show={"number": number, "amount": amount})
+    ctx.set_status("waits for the parcel service")
     await ctx.sleep(0.1)  # days, in a real shop: nothing is held in memory meanwhile
     return await ctx.step("ship", ship, number)
 
@@ -50,7 +52,8 @@ async def place(number: int, amount: float) -> dict[str, str]:
 @app.get("/orders/{number}")
 async def look(number: int) -> dict[str, str]:
     try:
-        return {"status": await get_flow(f"order-{number}", store=STORE).status()}
+        details = await get_flow(f"order-{number}", store=STORE).describe()
+        return {"status": details.status, "says": details.status_text}
     except HoldfastError as error:
         raise HTTPException(404, error.message) from error
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.flows.run import run_flow
     from holdfast.flows.service.embedded_runtime import Runtime
     from holdfast.flows.service.flow_fork import fork_flow
+    from holdfast.flows.service.flow_info import FlowDetails, FlowSummary, list_flows
     from holdfast.flows.service.flow_registry import flow
     from holdfast.flows.service.handle import FlowHandle, get_flow
     from holdfast.flows.service.start import start_flow
@@ -26,7 +27,9 @@ __all__ = [
     "Decision",
     "Done",
     "EventTimeout",
+    "FlowDetails",
     "FlowHandle",
+    "FlowSummary",
     "HoldfastError",
     "NotDone",
     "RunCancelled",
@@ -39,6 +42,7 @@ __all__ = [
     "follow",
     "fork_flow",
     "get_flow",
+    "list_flows",
     "register_codec",
     "retry_flow",
     "run_flow",
@@ -53,7 +57,9 @@ _HOMES = {
     "Decision": "flows.context",
     "Done": "runtime.outcomes.unknown_outcomes",
     "EventTimeout": "errors",
+    "FlowDetails": "flows.service.flow_info",
     "FlowHandle": "flows.service.handle",
+    "FlowSummary": "flows.service.flow_info",
     "HoldfastError": "errors",
     "NotDone": "runtime.outcomes.unknown_outcomes",
     "RunCancelled": "errors",
@@ -66,6 +72,7 @@ _HOMES = {
     "follow": "flows.follower",
     "fork_flow": "flows.service.flow_fork",
     "get_flow": "flows.service.handle",
+    "list_flows": "flows.service.flow_info",
     "register_codec": "flows.typed_values.value_codec",
     "retry_flow": "flows.answers",
     "run_flow": "flows.run",

@@ -17,7 +17,7 @@ Extra = Literal["agents", "server"]
 _PACKAGES: dict[str, tuple[str, ...]] = {
     "agents": (
         *("pydantic", "yaml", "jsonschema", "referencing", "re2", "sqlalchemy", "alembic", "aiosqlite"),
-        *("greenlet", "croniter", "prompt_toolkit"),
+        *("greenlet", "prompt_toolkit"),
         *("deepagents", "langchain", "langchain_core", "langchain_openai", "langgraph"),
     ),
     "server": ("fastapi", "starlette", "uvicorn", "httptools", "procrastinate", "pygments"),

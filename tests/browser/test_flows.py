@@ -22,8 +22,18 @@ Shoot = Callable[[Page, str], None]
 
 async def order(ctx: Context, number: int) -> str:
     await ctx.step("charge", lambda: {"number": number, "receipt": "r-" * 60})
+    ctx.log("mail sent", number=number)
+    ctx.set_status("waits for <i>somebody</i>")
     decision = await ctx.approval("ship", show={"number": number, "to": "<b>Lima</b>"})
     return f"shipped {number}: {decision}"
+
+
+async def double(ctx: Context, number: int) -> int:
+    return await ctx.step("double", lambda: number * 2)
+
+
+async def parent(ctx: Context) -> int:
+    return await ctx.run_flow(double, 21)
 
 
 def wait_for(work: Coroutine[Any, Any, _T]) -> _T:
@@ -63,6 +73,8 @@ def test_a_flow_is_found_answered_and_seen_to_its_end(
     expect(page.get_by_role("row").filter(has_text="charge")).to_contain_text("completed")
     expect(page.get_by_role("row").filter(has_text="charge")).to_contain_text('{ "number": 7, "receipt"')
     expect(page.get_by_role("link", name="Download the events")).to_have_attribute("download", "order-7.jsonl")
+    expect(page.get_by_role("row").filter(has_text='mail sent {"number":7}')).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="status: waits for <i>somebody</i>")).to_be_visible()
     question = page.get_by_role("region", name="Approve “ship” of order?")
     expect(question).to_contain_text("<b>Lima</b>")  # as text, whoever wrote it
     shoot(page, "flow")
@@ -168,3 +180,13 @@ def test_a_failed_flow_says_which_step_failed_on_a_phone_too(
     page.get_by_role("navigation", name="Where you are").get_by_role("link", name="Flows").press("Enter")
     page.get_by_role("button", name="Completed").press("Enter")
     expect(page.get_by_role("row").filter(has_text="refused")).to_have_count(0)
+
+
+def test_a_flow_leads_to_its_child_and_back(served: Served, open_page: OpenPage, store: Path) -> None:
+    assert wait_for(run_flow(parent, run_id="parent-1", store=store)) == 42
+    page = open_page(served, "/flows/parent-1")
+    page.get_by_role("row").filter(has_text="child").get_by_role("link", name="double").click()
+    expect(page.locator("h1")).to_have_text("double")
+    expect(page.locator("main")).to_contain_text("double(21)")
+    page.get_by_role("link", name="parent-1").click()
+    expect(page.locator("h1")).to_have_text("parent")

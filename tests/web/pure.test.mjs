@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { filterRows, rowFilter, unfoldRows } from "../../src/holdfast/web/js/model/trace.js";
 import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
-import { describeCall, describeFlow, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
+import { describeCall, describeFlow, describeNote, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
 import { readComments, withComment } from "../../src/holdfast/web/js/model/line-comments.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
 import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
@@ -243,10 +243,11 @@ test("a flow's run is told from what the server knows of it", () => {
     { state: "pending" },
     { state: "paused", waits_for: "ship" },
     { state: "running", is_driven: true, waits_for: "ship" },
-    { state: "running", is_driven: false, wake_at: "2026-11-18T00:00:00Z" },
+    { state: "running", is_driven: false, wake_at: "2999-11-18T00:00:00Z" },
     { state: "running", is_driven: false },
+    { state: "paused", is_driven: false, waits_for: "ship", wake_at: "2026-01-01T00:00:00Z" },
   ].map(describeFlow);
-  assert.deepEqual(descriptions, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted"]);
+  assert.deepEqual(descriptions, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted", "is to go on"]);
   assert.equal(describeCall({ flow: "order", args: [7, "x"], kwargs: { by: null } }), 'order(7, "x", by=null)');
 
   const step = { key: "g1.2/charge", lane: "g1.2", type: "step", attempts: 2, result: null, wake_at: null };
@@ -259,6 +260,17 @@ test("a flow's run is told from what the server knows of it", () => {
   const open = { ...step, ...times, ended_at: null, state: "open", error: null };
   assert.deepEqual([toStepRow(open, run), toStepRow({ ...open, error: { type: "E", message: "x" } }, run)].map(({ state }) => state), ["not ended", "failed"]);
   assert.deepEqual(toStepRow({ ...open, ...times }, run).span, { left: 0, width: 50 });
+  assert.equal(toStepRow({ ...open, type: "child", child_run_id: "r.1" }, run).childRunId, "r.1");
+});
+
+test("what a flow has told its watchers is a line", () => {
+  const lines = [
+    { kind: "log.written", text: "paid", value: { cents: 5 } },
+    { kind: "log.written", text: "paid", value: null },
+    { kind: "status.set", text: "packing", value: null },
+    { kind: "partial.emitted", text: "", value: [1] },
+  ].map(describeNote);
+  assert.deepEqual(lines, ['paid {"cents":5}', "paid", "status: packing", "partial result [1]"]);
 });
 
 test("comments on lines are a part of the text, which may say more", () => {

@@ -45,6 +45,16 @@ class FlowStepItem(BaseModel):
     wake_at: str | None
     result: Any
     error: dict[str, Any] | None
+    child_run_id: str | None = Field(default=None, description="Of a child flow: its own run.")
+
+
+class FlowNoteItem(BaseModel):
+    """What a flow has told its watchers; `kind` is that of its event."""
+
+    kind: str
+    text: str
+    written_at: str | None
+    value: Any = Field(description="The fields of a log line, or the partial result.")
 
 
 class FlowQuestionItem(BaseModel):
@@ -68,6 +78,8 @@ class FlowDetail(FlowItem):
     error: dict[str, Any] | None
     reason: str | None = Field(description="Why it does not go on, as far as this server knows.")
     seq: int = Field(description="The number of the last event; follow the events from here.")
+    status_text: str = Field(description="What the flow last said of itself.")
+    notes: list[FlowNoteItem] = Field(description="The last 200, the oldest first.")
     steps: list[FlowStepItem]
     questions: list[FlowQuestionItem]
 
@@ -82,6 +94,8 @@ class FlowRunDetail(RunItem):
     args: Any
     kwargs: Any
     result: Any
+    status_text: str = Field(description="What the flow last said of itself.")
+    notes: list[FlowNoteItem] = Field(description="The last 200, the oldest first.")
     steps: list[FlowStepItem]
     seq: int = Field(description="The number of the last event; follow the events from here.")
     last_events: list[dict[str, Any]]

@@ -55,6 +55,7 @@ def _run_fields(row: FlowRow, *, is_driven: bool, reason: str | None) -> dict[st
     }
 
 
+_VIEWED = ("args", "kwargs", "result", "status_text", "notes", "steps", "error")
 _SAME_NAMES = (
     *("run_id", "state", "flow", "tags", "parent_run_id", "created_at", "updated_at"),
     *("queue", "priority", "waits_for"),
@@ -71,7 +72,7 @@ def to_flow_detail(
     return FlowRunDetail.model_validate(
         {
             **fields,
-            **{name: facts[name] for name in ("args", "kwargs", "result", "steps", "error")},
+            **{name: facts[name] for name in _VIEWED},
             "is_driven": is_driven,
             "approvals": [to_flow_approval(row.run_id, row.flow, question) for question in questions],
             "seq": events[-1].seq if events else 0,

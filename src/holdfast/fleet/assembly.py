@@ -10,6 +10,7 @@ from holdfast.fleet.run_drive import RunDrives
 from holdfast.fleet.schedules import EngineSource, ScheduleClock
 from holdfast.fleet.worker import Worker, WorkerOptions
 from holdfast.flows.service.flow_registry import FlowDefinition, load_flows, to_definitions
+from holdfast.flows.service.flow_times import FlowTimes
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import QUEUES
 from holdfast.runtime.journal import Journal
@@ -45,4 +46,6 @@ def make_worker(
     is_shared = queue.describe().is_shared
     queues = options.queues if is_shared else None
     drives = RunDrives(db, journal, config, engines.for_repository, flows=flows, is_choosy=is_shared, queues=queues)
-    return Worker(db, journal, queue, drives, ScheduleClock(db, engines), options, on_end=on_end), queue
+    times = FlowTimes(db.store, flows.values(), poll_s=options.poll_s)
+    clock = ScheduleClock(db, engines)
+    return Worker(db, journal, queue, drives, clock, options, flow_times=times, on_end=on_end), queue

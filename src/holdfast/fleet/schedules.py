@@ -11,16 +11,16 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from itertools import islice
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from holdfast.config import Config
 from holdfast.engine.run.create import RunOrder
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.errors import HoldfastError, QueueUnknown, RunBusy, RunNotInState, ScheduleInvalid, ScheduleNotFound
-from holdfast.fleet.cron import CronLine
+from holdfast.flows.service.cron import CronLine
+from holdfast.flows.service.flow_schedule import Missed, choose_times
 from holdfast.persistence.admission import read_clock
 from holdfast.persistence.db import Database
 from holdfast.persistence.schedule_table import (
@@ -39,11 +39,9 @@ from holdfast.readiness import AgreedDefinitions
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace.transfer.remotes import to_folder
 
-MISSED, OVERLAP, KINDS = ("skip", "once", "all"), ("skip", "queue"), ("workflow", "flow")
-GRACE = timedelta(seconds=60)  # a time that is this late was missed
+MISSED, OVERLAP, KINDS = get_args(Missed), ("skip", "queue"), ("workflow", "flow")
 _NAMESPACE = uuid.UUID("6b1d1f5e-0d0b-4f55-9a43-5d4c8b2f7a10")
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
-_MOST_AT_ONCE = 100  # of the missed times of one schedule, at a look
 _TRY_AGAIN_S = 30.0
 _log = logging.getLogger("holdfast.fleet")
 
@@ -63,18 +61,6 @@ class EngineSource(Protocol):
 def run_id_of(name: str, at: str) -> str:
     """Return the id of the run that a schedule starts at a time."""
     return str(uuid.uuid5(_NAMESPACE, f"{name} {at}"))
-
-
-def choose_times(cron: CronLine, *, after: datetime, now: datetime, missed: str) -> list[datetime]:
-    """Return which of the times since the last one are to be fired now, the oldest first.
-
-    `missed` says what becomes of those that nobody fired when they came: none, the last of them, or all.
-    """
-    if missed == "all":
-        return list(islice(cron.between(after, now), _MOST_AT_ONCE))
-    since = max(after, now - GRACE) if missed == "skip" else after
-    last = cron.last_until(now, after=since)
-    return [] if last is None else [last]
 
 
 def check_schedule(config: Config, schedule: Schedule) -> CronLine:

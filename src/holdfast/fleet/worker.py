@@ -22,6 +22,7 @@ from holdfast.fleet.run_drive import Drive, NoDrive, RunDrives, WorkflowDrive
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.sweep import Sweep
 from holdfast.flows.service.flow_drive import FlowDrive
+from holdfast.flows.service.flow_times import FlowTimes
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import (
     DueJob,
@@ -71,6 +72,7 @@ class Worker:
         schedules: ScheduleClock,
         options: WorkerOptions,
         *,
+        flow_times: FlowTimes | None = None,
         on_end: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._db = db
@@ -78,6 +80,7 @@ class Worker:
         self._queue = queue
         self._drives = drives
         self._schedules = schedules
+        self._flow_times = flow_times
         self._options = options
         self._on_end = on_end
         self._owner = process_owner.new_owner()
@@ -123,6 +126,9 @@ class Worker:
             asyncio.create_task(looking, name="holdfast-sweep"),
             asyncio.create_task(self._end_foreign_commands()),
         ]
+        if self._flow_times is not None:
+            # Not in the sweep, which one worker makes for all: that one may not know these flows.
+            self._background.append(asyncio.create_task(self._flow_times.run(), name="holdfast-flow-times"))
 
     def drain(self) -> None:
         """Take nothing more, and stop within the grace time."""

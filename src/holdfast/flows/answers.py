@@ -75,13 +75,27 @@ async def cancel_flow(run_id: str, *, store: StoreLike = "holdfast.db", reason: 
         await cancel_in_journal(journal, run_id, reason=reason, by=by)
 
 
-async def cancel_in_journal(journal: Journal, run_id: str, *, reason: str = "", by: str = "") -> bool:
-    """Do what `cancel_flow` does; true if the run is cancelled now, false if its code still has to see to it."""
-    records = await _read(journal, run_id)
-    if _is_over(records):
-        raise _already(run_id, records)
-    request = create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, reason=reason, by=by)
-    await journal.append(run_id, [request], rows=rows_of(journal, flow_rows.due(run_id)))
+async def cancel_in_journal(
+    journal: Journal, run_id: str, *, reason: str = "", by: str = "", is_first_only: bool = False
+) -> bool:
+    """Do what `cancel_flow` does; true if the run is cancelled now, false if its code still has to see to it.
+
+    With `is_first_only` a run that somebody has asked to cancel already is left to that.
+    """
+    while True:
+        records = await _read(journal, run_id)
+        if _is_over(records):
+            raise _already(run_id, records)
+        if is_first_only and records.cancel_request is not None:
+            return False
+        # With its number: of two processes that see the end of a time limit one asks.
+        seq = records.last_seq + 1 if is_first_only else 0
+        request = create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, seq=seq, reason=reason, by=by)
+        try:
+            await journal.append(run_id, [request], rows=rows_of(journal, flow_rows.due(run_id)))
+            break
+        except SequenceConflict:
+            continue
     # crash: the request stands; whoever resumes the run cancels it.
     try:
         claim = await journal.claim(run_id)

@@ -16,7 +16,7 @@ from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.flow_rows import FlowOptions, rows_of
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.outcomes.failures import describe_error, failed_steps, original_of
+from holdfast.runtime.outcomes.failures import describe_whole, failed_steps, original_of
 from holdfast.runtime.records import Records, fingerprint_of
 from holdfast.runtime.run_log import FOR_THE_OWNER, RunLog
 from holdfast.runtime.step import CancelRun, Parked, ResultCodec, Stopped, Suspended
@@ -188,7 +188,7 @@ class FlowExecution:
 
     async def _fail(self, error: Exception) -> None:
         event = self._log.event(
-            EventKind.RUN_FAILED, error=describe_error(original_of(error)), steps=failed_steps(error)
+            EventKind.RUN_FAILED, error=describe_whole(original_of(error)), steps=failed_steps(error)
         )
         await self._end(event, RunStatus.FAILED, cause=error)
 

@@ -6,13 +6,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from holdfast.enums import RunStatus
+from holdfast.flows.typed_values.call_record import to_plain_argument
 from holdfast.persistence.flow_listings import to_time
 from holdfast.presentation.format import moment
+from holdfast.runtime.clock import now
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.records import Record, Records, StepState, fingerprint_of
+from holdfast.runtime.records import NOTE_KINDS, Record, Records, StepState, fingerprint_of
 from holdfast.runtime.run_fold.payload_text import first_line
 
 _LINE_CHARS = 200
+_MOST_NOTES = 200
 
 
 @dataclass
@@ -30,6 +33,19 @@ class FlowStep:
     wake_at: float | None = None
     result: Any = None
     error: Mapping[str, Any] | None = None
+    child_run_id: str | None = None
+    """Of a child flow: its own run."""
+
+
+@dataclass
+class FlowNote:
+    """What a flow has told its watchers: a log line, a status text or a partial result."""
+
+    kind: str
+    text: str
+    written_at: float
+    value: Any = None
+    """The fields of a log line, or the partial result."""
 
 
 @dataclass
@@ -62,6 +78,10 @@ class FlowView:
     ended_at: float | None = None
     result: Any = None
     error: Mapping[str, Any] | None = None
+    status_text: str = ""
+    """What the flow last said of itself."""
+    notes: list[FlowNote] = field(default_factory=list)
+    """The last ones, the oldest first."""
     steps: list[FlowStep] = field(default_factory=list)
     questions: list[FlowQuestion] = field(default_factory=list)
     """What waits for an answer; the next one: what was answered."""
@@ -74,10 +94,16 @@ def view_flow(run_id: str, events: Iterable[Event]) -> FlowView:
     records = Records(events)
     created = records.created or {}
     view = FlowView(run_id, str(created.get("flow") or ""), str(records.status))
-    view.args, view.kwargs = created.get("args", []), created.get("kwargs", {})
+    view.args = [to_plain_argument(item) for item in created.get("args", [])]
+    view.kwargs = {name: to_plain_argument(item) for name, item in created.get("kwargs", {}).items()}
     view.tags = created.get("tags") or {}
     spans: dict[str, _Span] = {}
     questions = Questions()
+    notes = [event for event in events if event.kind in NOTE_KINDS]
+    view.notes = [_to_note(event) for event in notes[-_MOST_NOTES:]]
+    view.status_text = next(
+        (str(event.payload.get("text")) for event in reversed(notes) if event.kind == EventKind.STATUS_SET), ""
+    )
     for event in events:
         if event.kind == EventKind.RUN_CREATED:
             view.created_at = event.ts
@@ -138,7 +164,7 @@ def to_wire(item: Any) -> dict[str, Any]:
 def _to_wire_value(name: str, value: Any) -> Any:
     if name.endswith("_at"):
         return None if value is None else to_time(value)
-    if name in ("steps", "questions", "answered"):
+    if name in ("steps", "questions", "answered", "notes"):
         return [{key: _to_wire_value(key, each) for key, each in item.items()} for item in value]
     return value
 
@@ -191,11 +217,23 @@ def _to_step(record: Record, span: _Span, *, is_passed: bool) -> FlowStep:
         wake_at=record.wake_at or None,
         result=record.result if record.type != "approval" else None,
         error=record.error or None,
+        child_run_id=record.child_run_id or None,
     )
+
+
+def _to_note(event: Event) -> FlowNote:
+    payload = event.payload
+    if event.kind == EventKind.PARTIAL_EMITTED:
+        return FlowNote(event.kind, "", event.ts, payload.get("value"))
+    text = payload.get("text") if event.kind == EventKind.STATUS_SET else payload.get("message")
+    return FlowNote(event.kind, str(text), event.ts, payload.get("fields") or None)
 
 
 def describe_flow_now(row: Mapping[str, Any]) -> str:
     """Say in a few words what a flow run is doing, by its row and whether it `is_driven`."""
+    is_open = row["state"] in (RunStatus.PAUSED, RunStatus.RUNNING) and not row["is_driven"]
+    if is_open and row["wake_at"] and row["wake_at"] <= str(to_time(now())):
+        return "is to go on"  # what it waited for is there, and nobody has taken it yet
     if row["state"] == RunStatus.PAUSED:
         return f"waits for {row['waits_for']}" if row["waits_for"] else "paused"
     if row["state"] == RunStatus.PENDING:

@@ -300,6 +300,26 @@ def read_over(
     return _read(store, f"WHERE {where} ORDER BY updated_at DESC, run_id DESC LIMIT :limit", params)
 
 
+def read_last_ids(store: JournalStore, flow: str, *, prefix: str) -> list[str]:
+    """Read the ids that begin so of the runs of a flow that were created last, the newest first."""
+    rows = store.read_rows(
+        "SELECT run_id FROM flow_runs WHERE flow = :flow AND substr(run_id, 1, length(:prefix)) = :prefix "
+        "ORDER BY created_at DESC LIMIT 20",
+        {"flow": flow, "prefix": prefix},
+    )
+    return [run_id for (run_id,) in rows]
+
+
+def read_open_of_age(store: JournalStore, flow: str, *, created_after: float, created_until: float) -> list[str]:
+    """Read the ids of the runs of a flow that are not over and were created between two moments, the oldest first."""
+    rows = store.read_rows(
+        f"SELECT run_id FROM flow_runs WHERE created_at > :after AND created_at <= :until AND flow = :flow "  # noqa: S608 - ours
+        f"AND status IN {_OPEN} ORDER BY created_at, run_id",
+        {"flow": flow, "after": created_after, "until": created_until},
+    )
+    return [run_id for (run_id,) in rows]
+
+
 def find_answered(store: JournalStore, run_ids: Sequence[str]) -> set[str]:
     """Find which of these runs have an answer of a person."""
     names, params = _to_parameters(run_ids)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import RunPaused, run_flow
+from holdfast import Context, RunPaused, run_flow
 from holdfast.cli import app
+from holdfast.flows.service import flow_registry
 
 FLOW = """
 from holdfast import Context
@@ -23,17 +24,21 @@ async def order(ctx: Context, item: str) -> str:
 Check = Callable[..., tuple[int, str, str]]
 
 
+async def refund(ctx: Context, item: str) -> None:
+    await ctx.approval("go")
+
+
 @pytest.fixture
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Check:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def run(source: str, *options: str) -> tuple[int, str, str]:
+    def run(source: str, *options: str, target: str = "shop_orders:order") -> tuple[int, str, str]:
         (tmp_path / "shop_orders.py").write_text(source)
         sys.modules.pop("shop_orders", None)
         importlib.invalidate_caches()
-        arguments = ["holdfast", "flows", "check", "shop_orders:order", "--store", "orders.db", *options]
+        arguments = ["holdfast", "flows", "check", target, "--store", "orders.db", *options]
         monkeypatch.setattr(sys, "argv", arguments)
         with pytest.raises(SystemExit) as ended:
             app.main()
@@ -46,6 +51,8 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 @pytest.fixture
 def _open_run(tmp_path: Path, check: Check) -> None:
     (tmp_path / "shop_orders.py").write_text(FLOW)
+    sys.modules.pop("shop_orders", None)  # another test's
+    importlib.invalidate_caches()
     flow = importlib.import_module("shop_orders").order
     with pytest.raises(RunPaused):
         asyncio.run(run_flow(flow, "book", run_id="order-1", store=tmp_path / "orders.db"))
@@ -56,7 +63,7 @@ def test_it_says_which_runs_break_and_where_and_a_marker_mends_it(check: Check) 
     changed = FLOW.replace('"charge"', '"invoice"')
     marked = FLOW.replace('"charge"', '"invoice" if await ctx.changed("invoices") else "charge"')
 
-    assert check(FLOW)[:2] == (0, "✓ order-1 (paused) fits\n1 open runs, 0 would break.\n")
+    assert check(FLOW)[:2] == (0, "✓ order-1 (paused) fits\n1 open run, 0 would break.\n")
     code, out, _ = check(changed)
     assert code == 1
     assert "✕ order-1 (paused) breaks" in out
@@ -66,6 +73,30 @@ def test_it_says_which_runs_break_and_where_and_a_marker_mends_it(check: Check) 
     (found,) = json.loads(out)
     assert (code, found["run_id"], found["outcome"], found["line"]) == (1, "order-1", "breaks", 6)
     assert found["code"] == ["step 'reserve'", "step 'invoice'"]
+
+
+@pytest.mark.usefixtures("_open_run")
+def test_a_file_is_a_module_and_a_module_alone_is_all_its_registered_flows(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_registry, "_flows", {})
+    registered = FLOW.replace("async def order", "import holdfast\n@holdfast.flow\nasync def order")
+    more = "\n@holdfast.flow\nasync def refund(ctx: Context, item: str) -> None:\n    await ctx.approval('go')\n"
+    assert check(FLOW, target="shop_orders.py:order")[:2] == (
+        0,
+        "✓ order-1 (paused) fits\n1 open run, 0 would break.\n",
+    )
+    assert "registers no flow" in check(FLOW, target="shop_orders")[2]
+    assert check(registered, target="shop_orders.py")[0] == 0
+    with pytest.raises(RunPaused):
+        asyncio.run(run_flow(refund, "book", run_id="refund-1", store=tmp_path / "orders.db"))
+
+    code, out, _ = check(registered + more.replace("item: str", "item: str, why: str"), target="shop_orders")
+
+    assert code == 1
+    assert "✓ order-1 of order (paused) fits" in out
+    assert "? refund-1 of refund (paused) unclear" in out
+    assert "2 open runs, 0 would break, 1 cannot be judged." in out
 
 
 def test_wrong_usage_is_told_from_a_run_that_breaks_and_makes_no_store(check: Check, tmp_path: Path) -> None:

@@ -129,6 +129,10 @@ async def test_an_event_sent_again_with_its_dedup_id_counts_once(flows: FlowStor
     await decide("r", "go", "approve", store=flows.named)
 
     assert len(await run_flow(flow, run_id="r", store=flows.named)) == 1
+    # Whoever sends it again, a program that was killed or a webhook, does not know that the first one has arrived.
+    await send_event("r", "paid", 1, store=flows.named, dedup_id="p1")
+    with pytest.raises(RunAlreadyTerminal):
+        await send_event("r", "paid", 1, store=flows.named, dedup_id="p2")
 
 
 async def test_a_time_out_is_recorded_and_a_replay_takes_the_same_branch(flows: FlowStore) -> None:

@@ -1,19 +1,25 @@
 """Schedules start each run once: two that fire at once, a crash after the start, missed times, overlaps, no clock's."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from holdfast import list_flows, start_flow
 from holdfast.api.server.engines import Engines
 from holdfast.config import Config, load_config
 from holdfast.errors import QueueUnknown, ScheduleInvalid
 from holdfast.fleet import schedules
+from holdfast.fleet.assembly import make_worker
 from holdfast.fleet.schedules import ScheduleClock, add_schedule, get_schedule, hold_schedule, run_id_of
+from holdfast.fleet.worker import WorkerOptions
+from holdfast.flows.service import flow_registry
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.schedule_table import Schedule, list_schedules
@@ -150,3 +156,40 @@ async def test_a_wrong_schedule_is_refused_and_nothing_is_written(world: Any, tm
     await add_schedule(db, config, hourly(tmp_path))
     with pytest.raises(ScheduleInvalid, match="already"):
         await add_schedule(db, config, hourly(tmp_path))
+
+
+TICKS = """
+from holdfast import Context, flow
+
+@flow("tick", cron="0 * * * *", missed="once")
+async def tick(ctx: Context) -> str:
+    return await ctx.step("tick", lambda: ctx.run_id)
+"""
+
+
+async def test_a_worker_starts_flows_that_have_a_schedule_in_code(
+    folder: Path, fleet_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_registry, "_flows", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "ticking", None)  # what it imports goes with the test
+    monkeypatch.delitem(sys.modules, "ticking")
+    (folder / "ticking.py").write_text(TICKS)
+    config = load_config(data_dir=folder / "data", database_url=fleet_url, flows=[str(folder / "ticking.py")])
+    db = Database(fleet_url)
+    await db.init_schema()
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    before = await start_flow("tick", run_id=f"tick@{hour - timedelta(hours=2):%Y-%m-%dT%H%MZ}", store=db.store)
+    async with open_journal(db.store) as journal:
+        worker, _ = make_worker(db, journal, config, Engines(db, config), WorkerOptions(poll_s=0.05, grace_s=1.0))
+        await worker.start()
+        try:
+            assert await before.result() == before.run_id
+            while len(runs := await list_flows(store=db.store, flow="tick", status="completed")) < 2:
+                await asyncio.sleep(0.02)
+        finally:
+            await worker.stop()
+    await db.dispose()
+
+    last = datetime.strptime(runs[0].run_id, "tick@%Y-%m-%dT%H%MZ").replace(tzinfo=UTC)
+    assert last - hour in (timedelta(0), timedelta(hours=1))  # the clock may strike meanwhile

@@ -40,15 +40,16 @@ def test_an_order_survives_the_death_of_the_application(tmp_path: Path) -> None:
     try:
         assert client.post("/orders/1", params={"amount": 5}).status_code == 200
         assert client.post("/orders/2", params={"amount": 500}).json()["run"] == "order-2"
-        wait_until(lambda: client.get("/orders/1").json() == {"status": "completed"}, "the small order")
-        wait_until(lambda: client.get("/orders/2").json() == {"status": "paused"}, "the large order to wait")
+        wait_until(lambda: client.get("/orders/1").json()["status"] == "completed", "the small order")
+        paused = {"status": "paused", "says": "waits for a person"}
+        wait_until(lambda: client.get("/orders/2").json() == paused, "the large order to wait")
         client.close()
         process.kill()
         process.communicate()
         process, client = start(tmp_path)
         assert client.post("/orders/2", params={"amount": 500}).json()["status"] == "paused"
         assert client.post("/orders/2/approve").status_code == 200
-        wait_until(lambda: client.get("/orders/2").json() == {"status": "completed"}, "the large order to go on")
+        wait_until(lambda: client.get("/orders/2").json()["status"] == "completed", "the large order to go on")
     finally:
         client.close()
         process.kill()

@@ -145,3 +145,15 @@ async def _pause(store: str) -> None:
 
 async def _fail(_ctx: Context) -> None:
     raise ValueError("none left")
+
+
+def test_a_server_can_be_pointed_at_the_store_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Path | None] = []
+    monkeypatch.setattr("holdfast.api.serve.run_server", lambda *_, config, **__: served.append(config.database_path))
+    asyncio.run(start_flow("order", 3, run_id="three", store=tmp_path / "flows.db"))
+
+    call("serve", "--store", str(tmp_path / "flows.db"))
+
+    assert served == [tmp_path / "flows.db"]
+    assert CliRunner().invoke(app, ["serve", "--store", str(tmp_path / "nowhere.db")]).exit_code != 0
+    assert len(served) == 1

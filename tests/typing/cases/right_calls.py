@@ -7,10 +7,14 @@ from typing import assert_type
 from holdfast import (
     Context,
     Done,
+    FlowDetails,
     FlowHandle,
+    FlowSummary,
     NotDone,
     Runtime,
     SyncContext,
+    flow,
+    list_flows,
     register_codec,
     run_flow,
     start_flow,
@@ -65,6 +69,7 @@ def plainly(ctx: SyncContext, version: str) -> int:
     assert_type(ctx.run_flow(release, version, 2), datetime)
     assert_type(ctx.run_flow(release, version, run_id="r"), datetime)
     assert_type(ctx.run_flow(plainly, version), int)
+    assert_type(send(ctx, version, copies=2), bool)
     return len(version)
 
 
@@ -78,7 +83,13 @@ async def parent(ctx: Context, version: str) -> bool:
     assert_type(await ctx.run_flow(release, version, run_id="child"), datetime)
     assert_type(await ctx.run_flow(plainly, version), int)
     assert_type(await ctx.run_flow(plainly, version, run_id="child"), int)
+    assert_type(await ctx.gather(send(ctx, version), send(ctx, version)), tuple[bool, bool])
     return await send(ctx, version, copies=2)
+
+
+@flow("nightly", cron="30 2 * * *", zone="Europe/Berlin", missed="once", max_parallel=1)
+async def nightly(ctx: Context, at: datetime) -> str:
+    return await ctx.step("day", at.isoformat)
 
 
 class Money:
@@ -98,6 +109,9 @@ async def main() -> None:
     handle = await start_flow(release, "1.4", 2, run_id="r", store="other.db", tags={"team": "x"})
     assert_type(handle, FlowHandle[datetime])
     assert_type(await handle.result(), datetime)
+    assert_type(await handle.describe(), FlowDetails)
+    assert_type(await list_flows(flow="release", status="failed", tags={"team": "x"}), list[FlowSummary])
+    assert_type(await run_flow(nightly, datetime.now()), str)
     assert_type(await (await start_flow(release, version="1.4")).result(), datetime)
     assert_type(await (await start_flow(plainly, "1.4", run_id="r")).result(), int)
     named = await start_flow("release", "1.4", run_id="r", copies=2)

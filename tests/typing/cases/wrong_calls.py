@@ -1,6 +1,6 @@
 """Calls that type checkers refuse: each line that ends with `# error` and no other."""
 
-from holdfast import Context, Runtime, SyncContext, register_codec, run_flow, start_flow, step
+from holdfast import Context, Runtime, SyncContext, flow, register_codec, run_flow, start_flow, step
 
 
 def write_notes(version: str, copies: int = 1) -> str:
@@ -47,12 +47,23 @@ def plainly(ctx: SyncContext, version: str) -> int:
     return len(version)
 
 
+@flow("nightly", cron="30 2 * * *", missed="never")  # error
+async def nightly(ctx: Context) -> None: ...
+
+
 @step(retires=3)  # error
 async def send(to: str) -> bool:
     return bool(to)
 
 
+@step
+async def send_again(to: str) -> bool:
+    return bool(to)
+
+
 async def parent(ctx: Context, version: str) -> None:
+    await send_again(ctx, 3)  # error
+    await send_again(version)  # error
     await ctx.run_flow(release)  # error
     await ctx.run_flow(release, 3)  # error
     await ctx.run_flow(release, 3, run_id="r")  # error

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, flow, run_flow, step
+from holdfast import Context, SyncContext, flow, run_flow, step
 from holdfast.errors import ConfigInvalid
 from holdfast.flows.service import flow_registry
 from holdfast.flows.service.flow_registry import find_flow, load_flows, name_of, to_definitions
@@ -127,3 +127,40 @@ async def test_a_decorated_step_is_recorded_under_its_key() -> None:
     assert (keys, calls) == (["charge", "ship it"], [40])
     with pytest.raises(TypeError, match="retrys"):
         step("x", retrys=3)
+
+
+async def test_a_decorated_step_is_awaited_in_an_async_flow_and_called_in_a_plain_one() -> None:
+    @step("charged", retries=1)
+    def charge(cents: int) -> int:
+        return cents
+
+    @step
+    async def refund(cents: int) -> int:
+        return -cents
+
+    def plain(ctx: SyncContext) -> list[int]:
+        return [charge(ctx, 40), refund(ctx, cents=2), *ctx.gather(lambda: charge(ctx, 1), lambda: charge(ctx, 2))]
+
+    async def waiting(ctx: Context) -> list[int]:
+        return [await charge(ctx, 40), await refund(ctx, cents=2), *await ctx.gather(charge(ctx, 1), charge(ctx, 2))]
+
+    store = memory_store()
+    for flow_function in (plain, waiting):
+        run_id = flow_function.__name__
+        for _ in range(2):
+            assert await run_flow(flow_function, run_id=run_id, store=store) == [40, -2, 1, 2]
+        keys = {event.payload["key"] for event in store.list_events(run_id) if event.kind == "step.completed"}
+        assert keys == {"charged", "refund", "g1.1/charged", "g1.2/charged"}
+
+
+async def test_a_decorated_step_without_its_context_says_how_it_is_called() -> None:
+    class Shop:
+        @step
+        def charge(self, cents: int) -> int:
+            return cents
+
+    async def forgets(ctx: Context) -> int:
+        return await Shop().charge(ctx, 5)  # type: ignore[call-overload, no-any-return]  # as it is written by mistake
+
+    with pytest.raises(TypeError, match=r"charge\(ctx, …\).* ctx.step\('charge', self.charge, …\)"):
+        await run_flow(forgets, store=memory_store())

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.presentation.flow_run import FlowStep, view_flow
+from holdfast.presentation.flow_run import FlowStep, describe_flow_now, view_flow
 from holdfast.runtime.events import Event
 
 
@@ -74,3 +74,53 @@ def test_a_question_says_until_when_it_can_be_answered() -> None:
     (question,) = view_flow("r", to_events(request)).questions
 
     assert question.deadline_at == 9.0
+
+
+def test_what_a_flow_tells_its_watchers_is_shown_and_the_last_status_counts() -> None:
+    view = view_flow(
+        "r",
+        to_events(
+            (1.0, "status.set", {"text": "packing"}),
+            (2.0, "log.written", {"message": "paid", "fields": {"cents": 5}}),
+            (3.0, "status.set", {"text": "shipping"}),
+            (4.0, "partial.emitted", {"value": [1]}),
+        ),
+    )
+
+    assert view.status_text == "shipping"
+    assert [(note.kind, note.text, note.value, note.written_at) for note in view.notes] == [
+        ("status.set", "packing", None, 1.0),
+        ("log.written", "paid", {"cents": 5}, 2.0),
+        ("status.set", "shipping", None, 3.0),
+        ("partial.emitted", "", [1], 4.0),
+    ]
+    assert view_flow("r", to_events()).status_text == ""
+
+
+def test_a_child_names_its_run() -> None:
+    started = (1.0, "child.started", {"key": "ship", "child": "r.ship.1"})
+
+    assert to_step(started).child_run_id == "r.ship.1"
+    assert to_step((1.0, "step.completed", {"key": "a"})).child_run_id is None
+
+
+def test_arguments_are_shown_without_how_their_types_are_recorded() -> None:
+    created = {
+        "flow": "f",
+        "args": [7, {"$type": "datetime.timedelta", "$value": "PT30S"}],
+        "kwargs": {"client": {"$type": "shop.Client"}, "plain": {"$value": 1}},
+    }
+
+    view = view_flow("r", [Event("r", seq=1, ts=0.0, kind="run.created", payload=created)])
+
+    assert view.args == [7, "PT30S"]
+    assert view.kwargs == {"client": "a shop.Client", "plain": {"$value": 1}}
+
+
+def test_a_run_whose_wait_is_over_and_that_nobody_has_taken_is_to_go_on() -> None:
+    row = {"state": "paused", "waits_for": "boss", "wake_at": "2020-01-01T00:00:00.000Z", "is_driven": False}
+
+    assert describe_flow_now(row) == "is to go on"  # somebody has answered, or it is too late for that
+    assert describe_flow_now({**row, "wake_at": "2999-01-01T00:00:00.000Z"}) == "waits for boss"
+    assert describe_flow_now({**row, "state": "running", "waits_for": "sleep"}) == "is to go on"
+    assert describe_flow_now({**row, "state": "running", "is_driven": True}) == "runs"

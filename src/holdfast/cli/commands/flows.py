@@ -23,7 +23,12 @@ _MARKS = {"fits": "✓", "breaks": "✕", "unclear": "?"}
 
 
 def check(
-    flow: Annotated[str, typer.Argument(metavar="MODULE:FLOW", help="The flow's function: shop.orders:settle")],
+    flow: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FLOW", help="The flow's function: shop.orders:settle; MODULE alone for all its @flow."
+        ),
+    ],
     store: Annotated[
         str, typer.Option("--store", metavar="PATH|URL", help="Where its runs are: a SQLite file or a database URL.")
     ] = "holdfast.db",
@@ -31,12 +36,14 @@ def check(
 ) -> None:
     """Replay a flow's open runs against the code of now, and say which would break. Nothing is called or written.
 
+    The module is one that Python imports, or a file that ends in .py.
     Exit code 1 if one would break, or if that cannot be told.
     Example: holdfast flows check shop.orders:settle --store orders.db
     """
     from holdfast.flows.replay_check import check_flow
 
-    found = asyncio.run(check_flow(_load(flow), store=_existing(store)))
+    store = _existing(store)
+    found = [one for function in _load(flow) for one in asyncio.run(check_flow(function, store=store))]
     if as_json:
         print_json([one.to_dict() for one in found])
     else:
@@ -53,35 +60,43 @@ def _existing(store: str) -> str:
     return store
 
 
-def _load(name: str) -> Any:
-    import importlib
+def _load(name: str) -> list[Any]:
+    """Return the functions that are meant: one, or all that a module has registered."""
+    from holdfast.errors import ConfigInvalid
+    from holdfast.flows.service.flow_registry import import_flows, list_definitions
 
     module_name, _, path = name.partition(":")
-    if not module_name or not path:
-        raise typer.BadParameter(f"{name!r} names no function; write MODULE:FLOW.", param_hint="MODULE:FLOW")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as python -m does, for a module of the user's own
     try:
-        target: Any = importlib.import_module(module_name)
+        target: Any = sys.modules[import_flows(module_name)]
+        if not path:
+            functions = [one.function for one in list_definitions() if one.function.__module__ == target.__name__]
+            if not functions:
+                raise typer.BadParameter(f"{name} registers no flow; write MODULE:FLOW.", param_hint="MODULE:FLOW")
+            return functions
         for part in path.split("."):
             target = getattr(target, part)
-    except (ImportError, AttributeError) as error:
-        raise typer.BadParameter(f"{name!r} cannot be loaded: {error}.", param_hint="MODULE:FLOW") from error
+    except (ConfigInvalid, AttributeError) as error:
+        cause = error.message if isinstance(error, ConfigInvalid) else f"{error}."
+        raise typer.BadParameter(f"{name!r} cannot be loaded: {cause}", param_hint="MODULE:FLOW") from error
     if not callable(target):
         raise typer.BadParameter(f"{name!r} is no function.", param_hint="MODULE:FLOW")
-    return target
+    return [target]
 
 
 def _to_text(flow: str, found: "list[RunCheck]") -> str:
     if not found:
         return f"There are no open runs of {flow}."
     lines = []
+    has_several = len({one.flow for one in found}) > 1
     for one in found:
-        lines.append(f"{_MARKS[one.outcome]} {one.run_id} ({one.status}) {one.outcome}")
+        of = f" of {one.flow}" if has_several else ""
+        lines.append(f"{_MARKS[one.outcome]} {one.run_id}{of} ({one.status}) {one.outcome}")
         if one.message:
             lines.append(f"    {one.message}")
     broken = sum(one.outcome == "breaks" for one in found)
-    lines.append(f"{len(found)} open runs, {broken} would break.")
+    unclear = sum(one.outcome == "unclear" for one in found)
+    more = f", {unclear} cannot be judged" if unclear else ""
+    lines.append(f"{len(found)} open run{'' if len(found) == 1 else 's'}, {broken} would break{more}.")
     if broken:
         lines.append("Put the change behind `if await ctx.changed(name)`: see docs/howto/version-a-flow.md.")
     return "\n".join(lines)

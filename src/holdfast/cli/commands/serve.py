@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.terminal.arguments import STORE
 from holdfast.errors import ConfigInvalid
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -30,10 +31,12 @@ def serve(
         float, typer.Option("--grace", min=0, help="Seconds that calls in flight have to end when it is stopped.")
     ] = 0.3,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
+    _store: STORE = None,
 ) -> None:
     """Serve the API and the web pages, and drive runs.
 
-    With --flows it recovers, wakes and drives the flows of your modules too.
+    With --flows it recovers, wakes and drives the flows of your modules too. With --store it serves the store that
+    programs write their flows to.
 
     Example: holdfast serve --port 8000
     """

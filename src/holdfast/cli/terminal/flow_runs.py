@@ -40,6 +40,10 @@ def show_flow(row: dict[str, Any], view: "FlowView") -> None:
     arguments = [_short(value) for value in view.args]
     arguments += [f"{name}={_short(value)}" for name, value in dict(view.kwargs).items()]
     print_text(f"  {plain(view.flow)}({', '.join(arguments)})\n  run {row['run_id']}")
+    if row["parent_run_id"]:
+        print_text(f"  begun by run {row['parent_run_id']}")
+    if view.status_text:
+        print_text(f"  says “{plain(view.status_text)}”")
     if view.tags:
         print_text(f"  tags {plain(', '.join(f'{name}={value}' for name, value in view.tags.items()))}")
     if view.steps:
@@ -63,6 +67,8 @@ def _step_row(step: Any) -> list[str | Cell]:
         detail = str(step.error.get("message", ""))
     else:
         detail = _short(step.result) if step.result is not None else ""
+    if step.child_run_id:
+        detail = f"{detail} (run {step.child_run_id})".strip()
     tries = f" (attempt {step.attempts})" if step.attempts > 1 else ""
     return [f"  {step.type}", plain(step.key), f"{step.state}{tries}", plain(detail), took]
 

@@ -26,7 +26,8 @@ async def send_event(
     """Send an event to a run, whether it waits for it already or not: `ctx.wait_for(name)` returns `data`.
 
     When this returns the event is durable. Events of one name are read in the order they came. A second one with the
-    same `dedup_id` changes nothing. Raises `RunNotFound`, `RunAlreadyTerminal`, `PayloadInvalid`.
+    same `dedup_id` changes nothing, also after the end of the run. Raises `RunNotFound`, `RunAlreadyTerminal`,
+    `PayloadInvalid`.
     """
     check_key("wait", name)
     if dedup_id is not None and not isinstance(dedup_id, str):
@@ -36,10 +37,11 @@ async def send_event(
         records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
         if not records.last_seq:
             raise RunNotFound(f"There is no run {run_id!r} in this store.", run_id=run_id)
-        if isinstance(records.status, RunStatus) and records.status.is_terminal:
-            raise RunAlreadyTerminal(f"Run {run_id!r} is {records.status}: it reads no more events.", run_id=run_id)
         if dedup_id is not None and records.inbox.has_seen(dedup_id):
-            return
+            return  # also if the run is over: who sends it again does not know that the first one has arrived
+        is_over = isinstance(records.status, RunStatus) and records.status.is_terminal
+        if is_over and not records.is_retry_requested:
+            raise RunAlreadyTerminal(f"Run {run_id!r} is {records.status}: it reads no more events.", run_id=run_id)
         # Two senders with one dedup_id may both come here. Both are written then, and whoever reads takes the first.
         payload = {"name": name, "data": content} | ({} if dedup_id is None else {"dedup_id": dedup_id})
         event = create_event(run_id, EventKind.EVENT_RECEIVED, **payload)

@@ -43,8 +43,9 @@ class Runtime:
     """Runs flows in the background of any asyncio program: `async with Runtime("holdfast.db", flows=[…]):`.
 
     It drives what `start_flow` has started, recovers runs whose process has died, and wakes those that a timer, an
-    answer or an event has made due; runs of flows that it does not know are left alone. On leaving, calls in flight end
-    and are recorded within `grace_s`; the rest is given up, and goes on in the next runtime.
+    answer or an event has made due, and starts those that have a schedule (`@flow(cron=…)`); runs of flows that it does
+    not know are left alone. On leaving, calls in flight end and are recorded within `grace_s`; the rest is given up,
+    and goes on in the next runtime.
     """
 
     def __init__(
@@ -160,6 +161,7 @@ class Runtime:
         self._stack.callback(self._journal.remove_commit_listener, self._on_commit)
         self._stack.enter_context(self._journal.noticing(self._woken.set))
         self._looking = asyncio.create_task(self._look_for_ever(), name="holdfast-flows")
+        self._timing = asyncio.create_task(self._watch_times(), name="holdfast-flow-times")
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -169,8 +171,9 @@ class Runtime:
             await self._stack.aclose()
 
     async def _stop(self) -> None:
-        self._looking.cancel()
-        await asyncio.wait([self._looking])
+        for task in (self._looking, self._timing):
+            task.cancel()  # crash: what was started, or asked to end, is in the store
+        await asyncio.wait([self._looking, self._timing])
         drives = list(self._drives.values())
         for drive, task in drives:
             if not drive.drain():
@@ -189,6 +192,12 @@ class Runtime:
     def _on_commit(self, batch: Sequence[Append], _results: Sequence[AppendResult], _took_s: float) -> None:
         if any(append.rows for append in batch):
             self._woken.set()
+
+    async def _watch_times(self) -> None:
+        if any(definition.schedule or definition.timeout_s for definition in self._flows.values()):
+            from holdfast.flows.service.flow_times import FlowTimes  # which needs cron lines
+
+            await FlowTimes(self.store, self._flows.values(), poll_s=self._poll_s).run()
 
     async def _look_for_ever(self) -> None:
         while True:

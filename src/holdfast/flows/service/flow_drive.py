@@ -1,6 +1,7 @@
 """One look at one run of a flow: claim it, run it as far as it goes now, give it back."""
 
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 
 from holdfast.enums import RunStatus
@@ -18,6 +19,8 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.crashes import find_crash_loop
 from holdfast.runtime.records import Records
 from holdfast.runtime.step import Drained, Parked
+
+_log = logging.getLogger("holdfast.flows")
 
 
 class FlowDrive:
@@ -99,9 +102,11 @@ class FlowDrive:
             pass
         except Drained:
             await self.give_up(claim)
-        except Exception:
+        except Exception as error:
             if not self._execution.is_recorded:
                 raise
+            # Nobody may ever ask for the result: a program that starts a flow and forgets it is told here.
+            _log.warning("Run %s of flow %s failed", self._run_id, self.flow, exc_info=error)
         except BaseException:  # the task is cancelled: the process is to end
             await self.give_up(claim)
             raise

@@ -6,10 +6,14 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from holdfast.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from holdfast.flows.service.flow_schedule import FlowSchedule, Missed
 
 FlowFunction = Callable[..., Any]  # asynchronous, or plain: `def flow(ctx: SyncContext, …)`
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -24,6 +28,9 @@ class FlowDefinition:
     function: FlowFunction
     max_parallel: int | None = None
     """How many of its runs one runtime drives at a time; `None`: as many as it has room for."""
+    schedule: "FlowSchedule | None" = None
+    timeout_s: float | None = None
+    """How long a run may take from its start until it is cancelled; `None`: for ever."""
 
     @property
     def place(self) -> str:
@@ -38,26 +45,61 @@ _flows: dict[str, FlowDefinition] = {}
 @overload
 def flow(function: _F, /) -> _F: ...
 @overload
-def flow(name: str | None = None, /, *, max_parallel: int | None = None) -> Callable[[_F], _F]: ...
-def flow(target: Any = None, /, *, max_parallel: int | None = None) -> Any:
+def flow(
+    name: str | None = None,
+    /,
+    *,
+    max_parallel: int | None = None,
+    cron: str | None = None,
+    zone: str = "UTC",
+    missed: "Missed" = "skip",
+    timeout: float | timedelta | None = None,
+) -> Callable[[_F], _F]: ...
+def flow(
+    target: Any = None,
+    /,
+    *,
+    max_parallel: int | None = None,
+    cron: str | None = None,
+    zone: str = "UTC",
+    missed: "Missed" = "skip",
+    timeout: float | timedelta | None = None,
+) -> Any:
     """Register a flow under a name, so that it is started and recovered by it: `@flow("name")`, or bare `@flow`.
 
-    The function stays what it is: `run_flow` takes it as before. Without a name it is the function's own. Raises
-    `ConfigInvalid` if another function has the name.
+    The function stays what it is: `run_flow` takes it as before. Without a name it is the function's own. With `cron`,
+    a line of five fields by the clock of `zone`, whoever drives the flow starts it at these times; `missed` says what
+    becomes of those at which nobody did. A run that is not over `timeout` after its start, seconds or a `timedelta`, is
+    cancelled by whoever drives the flow. Raises `ConfigInvalid` if another function has the name.
     """
+    timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):
+        raise ConfigInvalid(f"timeout of a flow is a time above 0, in seconds or as a timedelta, not {timeout!r}.")
     if max_parallel is not None and (not isinstance(max_parallel, int) or max_parallel < 1):
         raise ConfigInvalid(f"max_parallel of a flow is a whole number above 0, not {max_parallel!r}.")
     if callable(target):
-        return _register(target, target.__name__, max_parallel)
+        _register(FlowDefinition(target.__name__, target))
+        return target
     if target is not None and (not isinstance(target, str) or not target.strip()):
         raise TypeError(f"The name of a flow is a string, not {target!r}.")
-    return lambda function: _register(function, target or function.__name__, max_parallel)
+
+    def register(function: _F) -> _F:
+        if not callable(function):
+            raise TypeError(f"@flow takes a function, not {function!r}.")
+        name = target or function.__name__
+        schedule = None
+        if cron is not None:
+            from holdfast.flows.service.flow_schedule import to_schedule
+
+            schedule = to_schedule(function, name, cron, zone, missed)
+        _register(FlowDefinition(name, function, max_parallel, schedule, timeout_s))
+        return function
+
+    return register
 
 
-def _register(function: _F, name: str, max_parallel: int | None) -> _F:
-    if not callable(function):
-        raise TypeError(f"@flow takes a function, not {function!r}.")
-    definition = FlowDefinition(name, function, max_parallel)
+def _register(definition: FlowDefinition) -> None:
+    name, function = definition.name, definition.function
     before = _flows.get(name)
     if before is not None and not _takes_place_of(function, before.function):
         raise ConfigInvalid(
@@ -67,7 +109,6 @@ def _register(function: _F, name: str, max_parallel: int | None) -> _F:
         )
     function.__holdfast_flow__ = name  # type: ignore[attr-defined]  # found again by `name_of`
     _flows[name] = definition
-    return function
 
 
 def _takes_place_of(function: Callable[..., Any], before: Callable[..., Any]) -> bool:
@@ -97,7 +138,7 @@ def find_flow(name: str) -> FlowDefinition | None:
     return _flows.get(name)
 
 
-def list_flows() -> list[FlowDefinition]:
+def list_definitions() -> list[FlowDefinition]:
     """List all registered flows."""
     return [_flows[name] for name in sorted(_flows)]
 
@@ -139,15 +180,16 @@ def load_flows(modules: Iterable[str]) -> list[FlowDefinition]:
     Raises `ConfigInvalid` if one cannot be imported, or registers nothing.
     """
     for module in modules:
-        imported = _import(module)
+        imported = import_flows(module)
         if not any(definition.function.__module__ == imported for definition in _flows.values()):
             known = [each for each in vars(sys.modules[imported]).values() if getattr(each, _NAME, None)]
             if not known:
                 raise ConfigInvalid(f"{module} registers no flow.", hint="Decorate a flow with @holdfast.flow('name').")
-    return list_flows()
+    return list_definitions()
 
 
-def _import(module: str) -> str:
+def import_flows(module: str) -> str:
+    """Import a module, or a path that ends in `.py`, and return its name. Raises `ConfigInvalid`."""
     path = Path(module)
     folder = str(path.resolve().parent if path.suffix == ".py" else Path.cwd())
     if folder not in sys.path:

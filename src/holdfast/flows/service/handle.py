@@ -1,11 +1,13 @@
-"""A handle of one flow run: its result, its status, its events, and the request to cancel it."""
+"""A handle of one flow run: its result, its status, what it shows, its events, and what others send it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from holdfast.enums import RunStatus
+from holdfast.enums import ApprovalDecisionAction, RunStatus
 from holdfast.errors import RunCancelled, RunNotFound
-from holdfast.flows.answers import cancel_flow, retry_flow
+from holdfast.flows.answers import cancel_flow, decide, retry_flow
+from holdfast.flows.operations.event_wait import send_event
+from holdfast.flows.service.flow_info import FlowDetails, describe_run, find_status
 from holdfast.flows.service.flow_registry import find_flow
 from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.events import Event, EventKind
@@ -57,11 +59,21 @@ class FlowHandle(Generic[_T]):
 
     async def status(self) -> RunStatus:
         """Return the run's status as the journal has it now. Raises `RunNotFound`."""
+        return find_status(Records(await self._read()))
+
+    async def describe(self) -> FlowDetails:
+        """Return what the run shows and waits for now: its status text, its last partial result, open approvals.
+
+        Raises `RunNotFound`.
+        """
+        return describe_run(self.run_id, await self._read())
+
+    async def _read(self) -> Sequence[Event]:
         async with open_journal(self.store) as journal:
-            records = Records(await journal.read(self.run_id))
-        if not records.last_seq:
+            events = await journal.read(self.run_id)
+        if not events:
             raise RunNotFound(f"There is no run {self.run_id!r} in this store.", run_id=self.run_id)
-        return RunStatus.PENDING if records.is_retry_requested else RunStatus(records.status)
+        return events
 
     async def events(self, after: int = 0) -> AsyncIterator[Event]:
         """Yield the run's events with a number above `after`, and new ones as they are written, until it is over.
@@ -86,6 +98,16 @@ class FlowHandle(Generic[_T]):
             events = await journal.read(self.run_id, after)
         ends = [event.seq for event in events if event.is_terminal or event.kind == EventKind.RUN_RESUME_REQUESTED]
         return max(ends, default=0)
+
+    async def send_event(self, name: str, data: Any = None, *, dedup_id: str | None = None) -> None:
+        """Send an event to the run, as the function `send_event` does."""
+        await send_event(self.run_id, name, data, store=self.store, dedup_id=dedup_id)
+
+    async def decide(
+        self, key: str, action: ApprovalDecisionAction | str, *, comment: str = "", by: str = "", result: Any = None
+    ) -> None:
+        """Answer what the run waits for, as the function `decide` does."""
+        await decide(self.run_id, key, action, store=self.store, comment=comment, by=by, result=result)
 
     async def cancel(self, reason: str = "", by: str = "") -> None:
         """Cancel the run: at once if nobody drives it, else as soon as its owner sees the request.

@@ -73,10 +73,15 @@ def _to_text(call: Mapping[str, Any]) -> str:
 
 
 def _shorten(item: Any) -> str:
-    if _is_typed(item):
-        item = item[_VALUE]
-    text = json.dumps(item, ensure_ascii=False)
+    text = json.dumps(to_plain_argument(item), ensure_ascii=False)
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
+
+
+def to_plain_argument(item: Any) -> Any:
+    """Return a recorded argument as people see it: without how its type was recorded."""
+    if _is_typed(item):
+        return item[_VALUE]
+    return f"a {item[_TYPE]}" if isinstance(item, dict) and set(item) == {_TYPE} else item
 
 
 def _types_only(part: Any) -> Any:

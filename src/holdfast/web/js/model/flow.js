@@ -7,6 +7,7 @@ export const OVER = new Set(["completed", "failed", "cancelled"]);
 export function describeFlow({ state, is_driven: isDriven, waits_for: waitsFor, wake_at: wakeAt }) {
 	if (OVER.has(state)) return "";
 	if (state === "pending") return "is to be started";
+	if (!isDriven && wakeAt && toMs(wakeAt) <= Date.now()) return "is to go on";
 	if (state === "paused" || (waitsFor && !isDriven)) return waitsFor ? `waits for ${waitsFor}` : "paused";
 	if (isDriven) return "runs";
 	return wakeAt ? "sleeps" : "interrupted";
@@ -45,6 +46,7 @@ export function toStepRow(step, run = {}, nowMs = Date.now()) {
 	const isFailed = step.error && (tone === "bad" || step.state === "waiting");
 	return {
 		key: step.key,
+		childRunId: step.child_run_id,
 		depth: step.lane === "main" ? 0 : step.lane.split("/").length,
 		type: step.type,
 		tone,
@@ -56,4 +58,11 @@ export function toStepRow(step, run = {}, nowMs = Date.now()) {
 		startedAt: step.started_at,
 		took: step.started_at && step.ended_at ? duration((toMs(step.ended_at) - toMs(step.started_at)) / 1000) : "",
 	};
+}
+
+// One line of what a flow has told its watchers.
+export function describeNote({ kind, text, value }) {
+	const data = value === null || value === undefined ? "" : JSON.stringify(value);
+	if (kind === "partial.emitted") return `partial result ${data}`;
+	return kind === "status.set" ? `status: ${text}` : `${text} ${data}`.trim();
 }

@@ -2,7 +2,7 @@ import { flowUrl, getJson, loadSession, runUrl, send, session, withQuery } from 
 import { count, duration, firstLine, toMs, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle } from "../live.js";
-import { describeCall, describeFlow, OVER, toStepRow, toText } from "../model/flow.js";
+import { describeCall, describeFlow, describeNote, OVER, toStepRow, toText } from "../model/flow.js";
 import { copyButton } from "../parts/text.js";
 import { ask, button, chip, chips, empty, field, leadOn, liveContent, mark, pageHead, pairs, say, section, shape, statusMark, table, time } from "../parts/ui.js";
 import { setQuery } from "../router.js";
@@ -133,6 +133,7 @@ function drawRun(view, cards) {
 		run.state === "completed" && section("Result", h("div.code.foreign", toText(run.result))),
 		drawFacts(run),
 		section("Timeline", run.steps.length ? drawSteps(run) : h("p.soft", "Nothing is recorded yet.")),
+		run.notes.length > 0 && section("Log", table(["When", "What"], run.notes.map((note) => [time(note.written_at), h("span.foreign", describeNote(note))]))),
 	];
 }
 
@@ -148,6 +149,7 @@ function drawFacts(run) {
 		["Call", h("code.foreign", describeCall(run))],
 		["Run", [h("code.foreign", run.run_id), " ", copyButton("Copy id", () => run.run_id)]],
 		run.parent_run_id && ["Started by", h("a.foreign", { href: flowUrl(run.parent_run_id) }, run.parent_run_id)],
+		run.status_text && ["Says", h("span.foreign", run.status_text)],
 		Object.keys(run.tags).length > 0 && ["Tags", drawTags(run.tags)],
 		["Started", time(run.created_at, { focusable: true })],
 		run.ended_at && ["Ended", time(run.ended_at, { focusable: true })],
@@ -159,8 +161,8 @@ function drawFacts(run) {
 }
 
 function drawSteps(run) {
-	const row = ({ key, depth, type, tone, state, span, value, attempts, nextAt, startedAt, took }) => [
-		h("span.foreign", { style: { "padding-left": `${depth}em` } }, key),
+	const row = ({ key, childRunId, depth, type, tone, state, span, value, attempts, nextAt, startedAt, took }) => [
+		h("span.foreign", { style: { "padding-left": `${depth}em` } }, childRunId ? h("a", { href: flowUrl(childRunId) }, key) : key),
 		type,
 		h("span", mark(tone, state), attempts > 1 && h("span.soft", ` (attempt ${attempts})`), nextAt && [" ", time(nextAt)]),
 		value && (value.length > 80 ? h("details", h("summary.foreign", firstLine(value.replace(/\s+/g, " "), 80)), h("div.code.foreign", value)) : h("code.foreign", value)),

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import ScheduleInvalid
-from holdfast.fleet.cron import CronLine
-from holdfast.fleet.schedules import choose_times, run_id_of
+from holdfast.fleet.schedules import run_id_of
+from holdfast.flows.service.cron import CronLine
+from holdfast.flows.service.flow_schedule import choose_times
 
 BERLIN = "Europe/Berlin"
 FORWARD, BACK = datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)  # both at 01:00 UTC

@@ -1,0 +1,117 @@
+"""Flows with a time limit for the whole run: cancelled wherever they stand, once, with what they have to undo."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.flow_stores import FlowStore, new_flow_store
+
+from holdfast import Context, RunCancelled, RunPaused, Runtime, flow, get_flow, list_flows, run_flow, start_flow
+from holdfast.enums import RunStatus
+from holdfast.errors import ConfigInvalid
+from holdfast.flows.service import flow_registry
+from holdfast.flows.service.flow_registry import list_definitions
+from holdfast.flows.service.flow_times import LimitedFlows
+from holdfast.testing import memory_store, skip_time
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_registry, "_flows", {})
+
+
+@pytest.fixture(params=["path", "postgres"])
+def flows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FlowStore]:
+    with new_flow_store(request.param, tmp_path, lambda: request.getfixturevalue("postgres_url")) as store:
+        yield store
+
+
+def list_requests(flows: FlowStore, run_id: str) -> list[Any]:
+    return [event.payload["reason"] for event in flows.events(run_id) if event.kind == "run.cancel.requested"]
+
+
+async def test_a_run_is_cancelled_in_the_middle_of_a_step_and_undoes_what_it_has_done(flows: FlowStore) -> None:
+    undone: list[str] = []
+
+    @flow("booked", timeout=0.3)
+    async def booked(ctx: Context, what: str) -> None:
+        async with ctx.compensate(undone.append, what):
+            await ctx.step("wait", asyncio.Event().wait)
+
+    @flow("quick", timeout=timedelta(hours=1))
+    async def quick(ctx: Context) -> str:
+        return await ctx.step("do", lambda: "done")
+
+    async with Runtime(flows.target, flows=[booked, quick], poll_s=0.05) as runtime:
+        handle = await runtime.start(booked, "room", run_id="r")
+        assert await (await runtime.start(quick)).result() == "done"
+        with pytest.raises(RunCancelled):
+            await handle.result()
+
+    assert undone == ["room"]
+    assert list_requests(flows, "r") == ["It was not over 0.3 s after its start."]
+
+
+async def test_runs_that_wait_without_a_process_are_cancelled_too_by_one_of_several(flows: FlowStore) -> None:
+    @flow("limited", timeout=3600)
+    async def limited(ctx: Context, kind: str) -> None:
+        await (ctx.approval("go") if kind == "asks" else ctx.sleep(7200))
+
+    with skip_time() as clock:
+        with pytest.raises(RunPaused):
+            await run_flow(limited, "asks", run_id="asks", store=flows.target)
+        await start_flow(limited, "sleeps", run_id="never begun", store=flows.target)
+        looks = [LimitedFlows(flows.target, list_definitions()) for _ in range(3)]
+        await asyncio.gather(*(each.end_late() for each in looks))
+        assert {run.status for run in await list_flows(store=flows.target)} == {RunStatus.PAUSED, RunStatus.PENDING}
+        clock.advance(3601)
+        await start_flow(limited, "sleeps", run_id="new", store=flows.target)
+        await asyncio.gather(*(each.end_late() for each in looks))
+
+    found = {run.run_id: run.status for run in await list_flows(store=flows.target)}
+    assert found == {"asks": RunStatus.CANCELLED, "never begun": RunStatus.CANCELLED, "new": RunStatus.PENDING}
+    assert len(list_requests(flows, "asks")) == len(list_requests(flows, "never begun")) == 1
+
+
+async def test_a_child_that_takes_too_long_is_an_error_in_its_parent(flows: FlowStore) -> None:
+    @flow("slow", timeout=0.2)
+    async def slow(ctx: Context) -> None:
+        await ctx.sleep(3600)
+
+    @flow("parent")
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.run_flow(slow)
+        except RunCancelled:
+            return await ctx.step("instead", lambda: "something else")
+        return "in time"
+
+    async with Runtime(flows.target, flows=[parent, slow], poll_s=0.05, park_after_s=0.0) as runtime:
+        assert await (await runtime.start(parent)).result() == "something else"
+
+
+async def test_a_run_that_failed_in_time_and_is_tried_again_has_no_limit_any_more() -> None:
+    @flow("mended", timeout=3600)
+    async def mended(ctx: Context) -> str:
+        return await ctx.step("read", lambda: texts.pop())
+
+    texts: list[str] = []
+    store = memory_store()
+    with skip_time() as clock:
+        with pytest.raises(IndexError):
+            await run_flow(mended, run_id="r", store=store)
+        clock.advance(7200)
+        texts.append("green")
+        await get_flow("r", store=store).retry()
+        await LimitedFlows(store, list_definitions()).end_late()
+        async with Runtime(store, flows=[mended], poll_s=0.05):
+            assert await get_flow("r", store=store).result() == "green"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "1h", timedelta(0)])
+def test_a_limit_that_is_none_is_refused(timeout: Any) -> None:
+    with pytest.raises(ConfigInvalid, match="a time above 0"):
+        flow("f", timeout=timeout)
