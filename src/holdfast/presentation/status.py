@@ -317,7 +317,7 @@ def explain_question(question: OpenApproval) -> str:
     """Say why a person is asked, as it follows "because"."""
     details = question.details
     if question.about == "outcome":
-        return f"its process died during the call{_describe_start(details)}, and nothing was recorded of its outcome"
+        return f"its process died during the call{describe_start(details)}, and nothing was recorded of its outcome"
     if question.about == "tool":
         policy = details.get("policy")
         policy = policy if isinstance(policy, dict) else {}
@@ -328,7 +328,7 @@ def explain_question(question: OpenApproval) -> str:
     )
 
 
-def _describe_start(details: Mapping[str, Any]) -> str:
+def describe_start(details: Mapping[str, Any]) -> str:
     """Say on which machine a command was begun, and when: it may still be at work there."""
     place = details.get("place")
     if not isinstance(place, dict) or not place.get("host") or not isinstance(place.get("at"), int | float):
