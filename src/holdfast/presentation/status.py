@@ -200,8 +200,9 @@ def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
             why = run.waiting_for or "Queued. holdfast serve takes it, or holdfast resume drives it here."
             return StatusLine("idle", why, run.created_at)
         case RunStatus.RUNNING if not run.is_driven:
-            text = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
-            return StatusLine("waiting", text, run.updated_at)
+            text = "Interrupted: the process that drove it has ended. Nothing is lost"
+            then = f". {run.waiting_for}" if run.waiting_for else "; it goes on when it is resumed."
+            return StatusLine("waiting", f"{text}{then}", run.updated_at)
         case RunStatus.RUNNING:
             return _describe_work(run, trace)
         case RunStatus.PAUSED:
