@@ -135,7 +135,9 @@ async def test_what_is_counted_as_due_is_what_another_worker_could_take(postgres
             await run_sql(db, f"UPDATE runs SET due_at = {ago.format(30)} WHERE id = 'begun'")
             await run_sql(db, f"UPDATE runs SET due_at = {ago.format(-600)} WHERE id = 'later'")
             await run_sql(db, "UPDATE runs SET waits_for = 'Waits for a place.' WHERE id = 'full'")
-            owned = "INSERT INTO journal_runs (run_id, owner, lease_until) VALUES (:id, :owner, now() + interval '{} s')"
+            owned = (
+                "INSERT INTO journal_runs (run_id, owner, lease_until) VALUES (:id, :owner, now() + interval '{} s')"
+            )
             await run_sql(db, owned.format(-1), id="left", owner=ELSEWHERE)
             count, oldest_s = await count_due(db)
             assert (count, 90 <= oldest_s < 600) == (3, True)
