@@ -50,7 +50,7 @@ async def test_an_outage_costs_no_model_call_and_no_run_its_owner(
         with running_fleet(tmp_path, outage_url, ["--slots", "2"], host=servers.primary) as fleet:
             people, done = People(fleet, db.store, repo), asyncio.Event()
             for number in range(RUNS):
-                await people.start(2 * number)
+                await people.start(number, is_flow=False)
             await until(lambda: len(models.received) == RUNS, "each run has asked its model")
             owners = {run_id: (json.loads(owner)["host"], epoch) for run_id, owner, epoch in await people.read(_OWNERS)}
 

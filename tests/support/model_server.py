@@ -124,6 +124,9 @@ class ModelServer:
         self.costs: dict[str, float] = {}
         """What the answers of a name have cost, for who asks later."""
         self.has_request = threading.Event()
+        self.most_at_once = 0
+        """The most calls that were under way at the same time."""
+        self._under_way = 0
         self._times: Counter[tuple[str, int]] = Counter()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -167,7 +170,12 @@ class ModelServer:
             received = Received(head[0].split()[1], headers, body, self._place_of(body))
             self.received.append(received)
             self.has_request.set()
-            await self._answer(received, writer)
+            self._under_way += 1
+            self.most_at_once = max(self.most_at_once, self._under_way)
+            try:
+                await self._answer(received, writer)
+            finally:
+                self._under_way -= 1
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client was killed, or the test is over
         finally:

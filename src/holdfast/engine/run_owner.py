@@ -16,7 +16,12 @@ from holdfast.engine.approvals.questions import Subject
 from holdfast.engine.conversation.driver import ConversationDriver
 from holdfast.engine.history import History
 from holdfast.engine.phase.attempt import current_subject
-from holdfast.engine.phase.commands import stop_commands, stop_left_commands, stop_unfenced_commands
+from holdfast.engine.phase.commands import (
+    forget_earlier_commands,
+    stop_commands,
+    stop_left_commands,
+    stop_unfenced_commands,
+)
 from holdfast.engine.report import Reported, write_report
 from holdfast.engine.run.carrier import open_carrier
 from holdfast.engine.run.driver import RunDriver
@@ -99,6 +104,7 @@ class RunOwner:
         if start.opens_files:
             await open_files(scope)  # raises before anything is written: the run stays as it is
         await stop_left_commands(scope)
+        await forget_earlier_commands(scope)
         scope.log.records.pause_request = None  # that someone goes on is a newer word than a pause asked for before
         try:
             await start.write(scope, loaded.stored)

@@ -18,6 +18,7 @@ from holdfast.persistence.admission import (
     put_limit,
 )
 from holdfast.persistence.db import Database
+from holdfast.workspace.transfer.remotes import is_remote
 
 KINDS = (*RUN_LIMITS, DAY_LIMIT, PROVIDER_LIMIT)
 _NAMELESS = ("runs", DAY_LIMIT)
@@ -56,7 +57,7 @@ def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str,
         raise LimitInvalid(f"{name!r} is no backend.", hint=f"They are {', '.join(Backend)}.")
     if amount is not None:
         _check_amount(kind, amount)
-    return kind, str(Path(name).expanduser().resolve()) if kind == "repository" and "://" not in name else name
+    return kind, str(Path(name).expanduser().resolve()) if kind == "repository" and not is_remote(name) else name
 
 
 def _check_amount(kind: str, amount: float) -> None:

@@ -174,8 +174,8 @@ async def admit(db: Database, claim: Claim) -> str | None:
         return waits_for
 
 
-async def note_waits(session: AsyncSession, waits: Mapping[str, str]) -> None:
-    """Write at each of these runs what it waits for."""
+async def note_waits(session: AsyncSession, waits: Mapping[str, str | None]) -> None:
+    """Write at each of these runs what it waits for; `None` if it waits for a place no more."""
     change = text("UPDATE runs SET waits_for = :waits_for WHERE id = :id")
     for run_id, waits_for in sorted(waits.items()):
         await session.execute(change, {"waits_for": waits_for, "id": run_id})

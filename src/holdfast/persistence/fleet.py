@@ -7,14 +7,13 @@ queue's own tables only say that somebody should look, and may be lost at any ti
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import DateTime, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.listings import read_unowned
+from holdfast.persistence.listings import read_unowned, select_due_times
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.statements.table import to_params
 from holdfast.runtime.checkpoint import process_owner
@@ -213,11 +212,13 @@ _WAITS = "EXISTS (SELECT 1 FROM procrastinate_jobs AS q WHERE q.queueing_lock = 
 _IS_FRESH = f"""
 f.wake_at <= f.updated_at AND f.updated_at > {NOW} - 1.0 AND octet_length(f.queue || '/' || f.flow) <= {MAX_NAME_BYTES}
 """
+_IS_DUE_FLOW = f"""
+f.parent_run_id IS NULL AND (f.wake_at <= {NOW} OR (f.status = 'running' AND f.wake_at IS NULL
+AND f.waits_for IS NULL AND (j.owner IS NULL OR j.lease_until <= clock_timestamp())))
+"""
 _DUE_FLOWS = f"""
 SELECT f.run_id, f.queue, f.priority, f.flow FROM flow_runs AS f LEFT JOIN journal_runs AS j ON j.run_id = f.run_id
-WHERE f.parent_run_id IS NULL AND (f.wake_at <= {NOW} OR (f.status = 'running' AND f.wake_at IS NULL
-AND f.waits_for IS NULL AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))) AND NOT ({{held}})
-AND NOT ({_IS_FRESH}) {{more}}
+WHERE {_IS_DUE_FLOW} AND NOT ({{held}}) AND NOT ({_IS_FRESH}) {{more}}
 ORDER BY f.priority DESC, f.wake_at, f.run_id LIMIT :most
 """  # noqa: S608 - ours
 # Of processes of this machine: that one is dead is seen, and nobody need wait for the end of its lease.
@@ -270,21 +271,23 @@ async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues
     return runs + [DueJob(row.run_id, row.queue, row.priority, row.flow) for row in flows]
 
 
-_COUNT_DUE = f"""
-SELECT (SELECT count(*) FROM runs AS r LEFT JOIN journal_runs AS j ON j.run_id = r.id
-        WHERE r.state IN ('pending', 'running') AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))
-     + (SELECT count(*) FROM flow_runs WHERE wake_at <= {NOW} AND parent_run_id IS NULL),
-       (SELECT min(r.updated_at) FROM runs AS r LEFT JOIN journal_runs AS j ON j.run_id = r.id
-        WHERE r.state IN ('pending', 'running') AND (j.owner IS NULL OR j.lease_until <= clock_timestamp()))
+_COUNT_FLOWS = f"""
+SELECT count(*), {NOW} - min(coalesce(f.wake_at, f.updated_at)) FROM flow_runs AS f
+LEFT JOIN journal_runs AS j ON j.run_id = f.run_id WHERE {_IS_DUE_FLOW}
 """  # noqa: S608 - ours
 
 
 async def count_due(db: Database) -> tuple[int, float]:
-    """Count what is due and not driven, and tell for how many seconds the oldest workflow's run has been so."""
+    """Count what is due and not driven, and return for how many seconds the oldest of it has been so.
+
+    A run whose time has not come, or that waits for a place of a limit, is not due: another worker would not help it.
+    """
+    times = select_due_times(db).subquery()
+    oldest = func.extract("epoch", func.clock_timestamp() - cast(func.min(times.c.due_since), DateTime(timezone=True)))
     async with db.session() as session:
-        count, oldest = (await session.execute(text(_COUNT_DUE))).one()
-    age_s = 0.0 if not oldest else (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds()
-    return int(count), max(0.0, age_s)
+        runs, runs_s = (await session.execute(select(func.count(), oldest).select_from(times))).one()
+        flows, flows_s = (await session.execute(text(_COUNT_FLOWS))).one()
+    return runs + flows, max(0.0, float(runs_s or 0), float(flows_s or 0))
 
 
 async def was_left(db: Database, run_id: str) -> bool:

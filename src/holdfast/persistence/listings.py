@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, and_, column, func, literal, or_, select, table, text, union_all
+from sqlalchemy import CompoundSelect, Select, and_, column, func, literal, or_, select, table, text, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.enums import RunStatus
@@ -25,6 +25,7 @@ from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
 
 _JOURNAL = table("journal_runs", column("run_id"), column("owner"), column("lease_until"))
+_IS_FREE = or_(_JOURNAL.c.owner.is_(None), _JOURNAL.c.lease_until <= func.clock_timestamp())
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,7 @@ async def read_unowned(db: Database, session: AsyncSession, *conditions: Any, li
     found: list[Any] = []
     parts = _select_due(db, *conditions)
     for part in parts:
-        query = part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id)
-        free = query.where(or_(_JOURNAL.c.owner.is_(None), _JOURNAL.c.lease_until <= func.clock_timestamp()))
+        free = part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id).where(_IS_FREE)
         turn = func.row_number().over(
             partition_by=RunRow.started_by, order_by=(RunRow.priority.desc(), RunRow.created_at, RunRow.id)
         )
@@ -197,6 +197,15 @@ async def read_unowned(db: Database, session: AsyncSession, *conditions: Any, li
         row for row in await session.execute(here.where(leased, of_machine)) if process_owner.is_dead_text(row.owner)
     ]
     return await _admit_in_turn(db, session, found)
+
+
+def select_due_times(db: Database) -> CompoundSelect[Any]:
+    """Select on Postgres since when, as `due_since`, each due run has been so that nobody drives and no limit holds."""
+    due_since = func.greatest(RunRow.updated_at, RunRow.due_at).label("due_since")
+    parts = _select_due(db, RunRow.waits_for.is_(None), _IS_FREE)
+    return union_all(
+        *(part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id).with_only_columns(due_since) for part in parts)
+    )
 
 
 async def _admit_in_turn(db: Database, session: AsyncSession, rows: Sequence[Any]) -> list[DueRun]:
@@ -217,7 +226,8 @@ async def _admit_in_turn(db: Database, session: AsyncSession, rows: Sequence[Any
             continue
         places.take(candidate)
         startable.append(by_id[candidate.run_id])
-    await note_waits(session, {key: wait for key, wait in waits.items() if by_id[key].waits_for != wait})
+    found: dict[str, str | None] = {row.id: None for row in startable} | waits
+    await note_waits(session, {key: wait for key, wait in found.items() if by_id[key].waits_for != wait})
     return [DueRun(row.id, row.state, row.repo_path, row.wake, row.queue, row.priority) for row in startable]
 
 

@@ -200,8 +200,9 @@ def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
             why = run.waiting_for or "Queued. holdfast serve takes it, or holdfast resume drives it here."
             return StatusLine("idle", why, run.created_at)
         case RunStatus.RUNNING if not run.is_driven:
-            text = "Interrupted: the process that drove it has ended. Nothing is lost; it goes on when it is resumed."
-            return StatusLine("waiting", text, run.updated_at)
+            text = "Interrupted: the process that drove it has ended. Nothing is lost"
+            then = f". {run.waiting_for}" if run.waiting_for else "; it goes on when it is resumed."
+            return StatusLine("waiting", f"{text}{then}", run.updated_at)
         case RunStatus.RUNNING:
             return _describe_work(run, trace)
         case RunStatus.PAUSED:
@@ -317,7 +318,7 @@ def explain_question(question: OpenApproval) -> str:
     """Say why a person is asked, as it follows "because"."""
     details = question.details
     if question.about == "outcome":
-        return f"its process died during the call{_describe_start(details)}, and nothing was recorded of its outcome"
+        return f"its process died during the call{describe_start(details)}, and nothing was recorded of its outcome"
     if question.about == "tool":
         policy = details.get("policy")
         policy = policy if isinstance(policy, dict) else {}
@@ -328,7 +329,7 @@ def explain_question(question: OpenApproval) -> str:
     )
 
 
-def _describe_start(details: Mapping[str, Any]) -> str:
+def describe_start(details: Mapping[str, Any]) -> str:
     """Say on which machine a command was begun, and when: it may still be at work there."""
     place = details.get("place")
     if not isinstance(place, dict) or not place.get("host") or not isinstance(place.get("at"), int | float):

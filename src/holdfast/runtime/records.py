@@ -177,9 +177,17 @@ class Records:
             self._add_answer(payload)
         elif kind == EventKind.EVENT_RECEIVED:
             self.inbox.add(event)
+        elif kind == EventKind.WORKSPACE_MOVED:
+            self._leave_places()
         elif kind in NOTE_KINDS:
             place = event.lane_id, str(payload.get("after", ""))
             self.notes[place] = self.notes.get(place, 0) + 1
+
+    def _leave_places(self) -> None:
+        """Note of commands in flight that the files they worked on were left: a place has others when it is next."""
+        for record in self.by_key.values():
+            if record.place:
+                record.place = {**record.place, "is_left": True}
 
     def _add_run_event(self, kind: str, payload: Mapping[str, Any]) -> None:
         # A run ends once. What was appended beside its end, by a writer that did not know of it, changes nothing any

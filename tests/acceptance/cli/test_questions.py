@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -95,6 +96,8 @@ def test_of_a_call_in_flight_at_a_kill_a_person_says_what_became(
             terminal.wait_for("Whether it happened is not known.")
             terminal.wait_for("later (l) >")
             assert "echo charged >> charges.txt" in terminal.screen  # what it is about
+            if answers[0] == "h":
+                assert f", begun on {gethostname()} at 20" in shell("approvals", env=environment).stdout
             terminal.type(f"{answers[0]}\n")
             for answer in answers[1:]:
                 terminal.wait_for("What did it give?")

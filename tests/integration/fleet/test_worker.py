@@ -12,8 +12,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 from tests.support.api.server_world import Api
-from tests.support.fleet_machines import FLOWS, machines
+from tests.support.fleet_machines import FLOWS, machines, to_environment
 from tests.support.progress_limit import until, waiting_until
+from tests.support.terminal import shell
 
 from holdfast.flows.answers import decide
 from holdfast.flows.service.start import start_flow
@@ -41,6 +42,10 @@ async def test_a_run_goes_on_with_its_files_on_another_machine_when_its_own_dies
     without = await office.start()
     detail = (await office.viewer.get(f"/api/runs/{without}")).json()
     assert detail["waiting_for"] == "No worker is taking runs. Start one with `holdfast worker`."
+    flow = await start_flow("nap", store=server.db.store)
+    for still in (without, flow.run_id):
+        shown = await asyncio.to_thread(shell, "runs", "show", still, env=to_environment(folder, fleet_url, "laptop"))
+        assert detail["waiting_for"] in shown.stdout
     (office.gates / "second.closed").touch()
 
     with machines(folder, fleet_url, "alpha", "beta") as fleet:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from tests.support.stores import start_python
 
-from holdfast.persistence.admission import admit, put_limit, read_clock
+from holdfast.persistence.admission import admit, drop_limit, put_limit, read_clock
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.statements import pause_run
@@ -168,3 +168,17 @@ async def test_a_run_that_pauses_gives_its_place_back_in_the_same_transaction(db
     async with open_journal(db.store) as journal:
         await journal.append("a", [], claim=claim, rows=[pause_run("a", "person")])
     assert await ids(db) == ["b"]  # although its owner still has the claim
+
+
+async def test_a_run_that_a_limit_no_longer_holds_waits_for_no_place_any_more(db: Database) -> None:
+    await put_limit(db, "runs", "", 1, by="")
+    await insert(db, "a", state="running")
+    await insert(db, "b")
+    assert await admit(db, db.store.claim("a")) is None
+    assert await ids(db) == []
+    assert await read(db, "b", "waits_for") == "Waits for a place, 1 of 1 are taken."
+
+    await drop_limit(db, "runs", "")
+
+    assert await ids(db) == ["b"]
+    assert await read(db, "b", "waits_for") is None  # though nobody has taken it yet

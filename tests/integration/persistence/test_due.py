@@ -11,6 +11,7 @@ from tests.support.postgres_server import fresh_schema
 from tests.support.stores import start_python
 
 from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import count_due
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.checkpoint import process_owner
 
@@ -120,3 +121,28 @@ async def test_f5_what_waits_or_is_over_is_not_looked_at(postgres_url: str) -> N
             async with db.session() as session:
                 scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relid = 'runs'::regclass"
                 assert (await session.execute(text(scans))).scalar() == 0
+
+
+async def test_what_is_counted_as_due_is_what_another_worker_could_take(postgres_url: str) -> None:
+    with fresh_schema(postgres_url) as url:
+        async with open_database(url) as db:
+            assert await count_due(db) == (0, 0.0)
+            states = {"begun": "pending", "left": "running", "asked": "paused", "later": "pending", "full": "pending"}
+            for run_id, state in states.items():
+                await insert(db, run_id, state, wake="w" if state == "paused" else "")
+            ago = "to_char(now() AT TIME ZONE 'UTC' - interval '{} s', 'YYYY-MM-DD\"T\"HH24\\:MI\\:SS.MS\"Z\"')"
+            await run_sql(db, f"UPDATE runs SET updated_at = {ago.format(90)}")
+            await run_sql(db, f"UPDATE runs SET due_at = {ago.format(30)} WHERE id = 'begun'")
+            await run_sql(db, f"UPDATE runs SET due_at = {ago.format(-600)} WHERE id = 'later'")
+            await run_sql(db, "UPDATE runs SET waits_for = 'Waits for a place.' WHERE id = 'full'")
+            owned = (
+                "INSERT INTO journal_runs (run_id, owner, lease_until) VALUES (:id, :owner, now() + interval '{} s')"
+            )
+            await run_sql(db, owned.format(-1), id="left", owner=ELSEWHERE)
+            count, oldest_s = await count_due(db)
+            assert (count, 90 <= oldest_s < 600) == (3, True)
+
+            await run_sql(db, "UPDATE journal_runs SET lease_until = now() + interval '600 s'")
+            await run_sql(db, "UPDATE runs SET wake = NULL WHERE id = 'asked'")
+            count, oldest_s = await count_due(db)
+            assert (count, 30 <= oldest_s < 90) == (1, True)

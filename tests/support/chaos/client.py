@@ -41,14 +41,14 @@ class People:
         self._store = store
         self._repo = repo
 
-    async def start(self, number: int) -> None:
-        """Start one: a workflow's run or a flow, in turn. Whoever asks again because of no answer starts no second."""
-        if number % 2:
+    async def start(self, number: int, *, is_flow: bool) -> None:
+        """Start a flow or a workflow's run. Whoever asks again because of no answer starts no second."""
+        if is_flow:
             run_id = str(uuid.uuid4())
             await self.until_done(lambda: start_flow("order", run_id, run_id=run_id, store=self._store))
             self.flows.append(run_id)
             return
-        shipper = "ships-ask" if number % 4 else "ships-rerun"
+        shipper = "ships-ask" if len(self.runs) % 2 else "ships-rerun"
         body = {
             "workflow": "deliver",
             "repo_path": str(self._repo),

@@ -10,6 +10,7 @@ from tests.support.chaos.machines import ChaosMachine, Fleet
 from tests.support.chaos.servers import ServerPair, SingleServer
 
 LONGER_THAN_A_LEASE_S = 8.0
+_OF_ALL = ("crash", "fail_over", "serve_again")
 Fault = Callable[[], Awaitable[None]]
 
 
@@ -53,9 +54,12 @@ class Storm:
             await asyncio.sleep(1)
 
     async def _begin(self, name: str) -> None:
+        while name not in _OF_ALL and len(self._list_free()) < 2:  # there is always one that works
+            await asyncio.sleep(0.1)
         task = asyncio.create_task(getattr(self, f"_{name}")())
         self._lasting.add(task)
         task.add_done_callback(self._lasting.discard)
+        await asyncio.sleep(0)  # it chooses its machine
         if name in ("crash", "fail_over"):
             await task
 
@@ -64,12 +68,11 @@ class Storm:
         if os.environ.get("HOLDFAST_TEST_CHAOS_MINUTES"):
             print(self.log[-1], flush=True)
 
-    def _pick(self) -> ChaosMachine | None:
-        """Choose one that has no trouble yet; there is always one that works."""
-        free = [machine for machine in self._fleet.machines if machine.name not in self._in_trouble]
-        if len(free) < 2:
-            return None
-        machine = self._chance.choice(free)
+    def _list_free(self) -> list[ChaosMachine]:
+        return [machine for machine in self._fleet.machines if machine.name not in self._in_trouble]
+
+    def _pick(self) -> ChaosMachine:
+        machine = self._chance.choice(self._list_free())
         self._in_trouble.add(machine.name)
         return machine
 
@@ -80,13 +83,14 @@ class Storm:
         await self._end("destroyed", ChaosMachine.destroy)
 
     async def _end(self, word: str, end: Callable[[ChaosMachine], None]) -> None:
-        if (machine := self._pick()) is None:
-            return
+        machine = self._pick()
         self._note(f"{machine.name} is {word}")
-        await asyncio.to_thread(end, machine)
-        await asyncio.sleep(self._chance.uniform(0.2, LONGER_THAN_A_LEASE_S))
-        await asyncio.to_thread(machine.start)
-        self._in_trouble.discard(machine.name)
+        try:
+            await asyncio.to_thread(end, machine)
+            await asyncio.sleep(self._chance.uniform(0.2, LONGER_THAN_A_LEASE_S))
+            await asyncio.to_thread(machine.start)
+        finally:
+            self._in_trouble.discard(machine.name)
 
     async def _stop(self) -> None:
         await self._freeze("stopped", ChaosMachine.pause, ChaosMachine.go_on)
@@ -97,19 +101,19 @@ class Storm:
     async def _freeze(
         self, word: str, begin: Callable[[ChaosMachine], None], end: Callable[[ChaosMachine], None]
     ) -> None:
-        if (machine := self._pick()) is None:
-            return
+        machine = self._pick()
         lasts_s = LONGER_THAN_A_LEASE_S + self._chance.uniform(0, 4)
         self._note(f"{machine.name} is {word} for {lasts_s:.1f} s")
-        begin(machine)
-        await asyncio.sleep(lasts_s)
-        end(machine)
-        self._in_trouble.discard(machine.name)
+        try:
+            begin(machine)
+            await asyncio.sleep(lasts_s)
+            end(machine)
+        finally:
+            self._in_trouble.discard(machine.name)
 
     async def _reset(self) -> None:
         """All connections of a machine break at once, and new ones can be had."""
-        if (machine := self._pick()) is None:
-            return
+        machine = self._pick()
         self._note(f"the connections of {machine.name} break")
         machine.wire.cut()
         self._in_trouble.discard(machine.name)

@@ -270,3 +270,12 @@ def test_a_fingerprint_survives_a_round_trip(value: Any) -> None:
     turned = dict(reversed(list(value.items()))) if isinstance(value, dict) else value
 
     assert fingerprint_of(a=value) == fingerprint_of(a=turned)
+
+
+def test_a_command_in_flight_has_left_its_place_when_the_files_move() -> None:
+    begun = ("tool.started", {**A, "place": {"data": "here"}})
+    moved = ("workspace.moved", {"place": "there"})
+
+    assert step(records_of(begun)).place == {"data": "here"}
+    assert step(records_of(begun, moved)).place == {"data": "here", "is_left": True}
+    assert step(records_of(begun, moved, begun)).place == {"data": "here"}

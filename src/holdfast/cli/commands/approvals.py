@@ -95,8 +95,10 @@ def _read_places() -> dict[str, tuple[str, str]]:
 
 
 def _show_doubt(row: dict[str, Any], details: dict[str, Any], since: str) -> None:
+    from holdfast.presentation.status import describe_start
+
     short = row["approval_id"][:8]
-    print_text(f"    {IN_DOUBT}\n    {describe_request(details)}\n    since {since}")
+    print_text(f"    {IN_DOUBT}\n    {describe_request(details)}{plain(describe_start(details))}\n    since {since}")
     print_text(f"    it happened: holdfast approve {short} --result TEXT")
     print_text(f"    run it again: holdfast approve {short} · fail the phase: holdfast reject {short}")
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.terminal.output import Cell, mark, paint, plain, print_text, table
 from holdfast.cli.terminal.store import read_events
+from holdfast.cli.terminal.wait_reason import find_wait_reason
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound
 from holdfast.persistence.flow_listings import find_flow_ids, find_flow_run, list_waiting_flows, to_time
@@ -37,6 +38,9 @@ def show_flow(row: dict[str, Any], view: "FlowView") -> None:
     is_stopped = row["state"] == RunStatus.RUNNING and not row["is_driven"]
     state = f"{row['state']}{f' ({describe_flow_now(row)})' if is_stopped or row['waits_for'] else ''}"
     print_text(f"{mark(row['state'])} {paint(plain(view.flow), 'bold')} · {plain(state)}")
+    is_open = row["state"] in (RunStatus.PENDING, RunStatus.RUNNING)
+    if is_open and not row["is_driven"] and (reason := find_wait_reason(row["run_id"])):
+        print_text(f"  {plain(reason)}")
     arguments = [_short(value) for value in view.args]
     arguments += [f"{name}={_short(value)}" for name, value in dict(view.kwargs).items()]
     print_text(f"  {plain(view.flow)}({', '.join(arguments)})\n  run {row['run_id']}")

@@ -25,6 +25,7 @@ from holdfast.workspace import (
     SpoolOptions,
     clean_environment,
     find_command,
+    find_place,
     record_requests,
     remove_spooled,
     run_spooled,
@@ -229,6 +230,19 @@ async def stop_left_commands(scope: RunScope) -> None:
     """End what an attempt that was given up still has running, before another one works on its files."""
     await _stop_all(scope, scope.history.left_commands)
     scope.history.left_commands.clear()
+
+
+async def forget_earlier_commands(scope: RunScope) -> None:
+    """Forget what this place has of commands in flight, if the run was elsewhere since: their files are not here.
+
+    A command that is begun again has the same key, and must not be taken for the one that was here before.
+    """
+    if scope.history.place in ("", find_place(scope.config.data_dir).data):
+        return
+    keys = {spool_key(scope.run_id, key) for key in scope.history.commands} | scope.history.agent_commands
+    await _stop_all(scope, keys, grace_s=_ABORT_GRACE_S)
+    # crash: whoever takes the run up here again forgets them then; that it is here is recorded later.
+    await asyncio.gather(*(asyncio.to_thread(remove_spooled, key, spool_dir=scope.spool_dir) for key in keys))
 
 
 async def _stop_all(scope: RunScope, keys: Iterable[str], **options: float) -> None:

@@ -31,7 +31,8 @@ class CommandPlace:
         return asdict(self)
 
     def is_same(self, facts: Mapping[str, Any]) -> bool:
-        return facts.get("data") == self.data
+        """Tell whether a command was begun here, on the files that are still here."""
+        return facts.get("data") == self.data and not facts.get("is_left")
 
 
 def find_place(data_dir: Path) -> CommandPlace:

@@ -17,7 +17,7 @@ from tests.support.progress_limit import until
 from holdfast.agents.coding_agent import agent as agent_module
 from holdfast.errors import AgentFailed
 from holdfast.runtime.step import Stopped, Suspended, idempotency_key
-from holdfast.workspace import spool_folder, stop_spooled
+from holdfast.workspace import remove_spooled, spool_folder, stop_spooled
 from holdfast.workspace.commands.spool_watch import Spooled, read_spooled
 
 HANGS_AT_FIRST = """
@@ -104,6 +104,20 @@ async def test_when_everything_was_killed_nobody_is_asked(phase: Phase, tmp_path
     assert starts(phase) == ["start", "start again"]
     text = "".join(event.payload["text"] for event in phase.events() if event.kind == "text.delta")
     assert text.count("▸ Bash make") == 2, "once for each part: nothing is lost, nothing is said again"
+
+
+async def test_one_whose_command_was_forgotten_goes_on_in_the_session_that_it_has(phase: Phase, tmp_path: Path) -> None:
+    body = HANGS_AT_FIRST.replace('[ -z "$resumed" ]', "[ ! -e begun ]")
+    who = make_agent(tmp_path, body, on_lost="rerun")
+    task = asyncio.create_task(invoke(phase, who))
+    await until((phase.root / "begun").exists)
+    await abandon(task)
+    await stop_spooled(SPOOL_KEY, spool_dir=phase.config.data_dir / "spool", grace_s=0)
+    remove_spooled(SPOOL_KEY, spool_dir=phase.config.data_dir / "spool")
+
+    assert await invoke(phase, who) == "all done"
+    assert starts(phase) == ["start", "start again"]
+    assert len(set(progress(phase, "session"))) == 1
 
 
 async def test_without_a_stored_session_a_person_is_asked(phase: Phase, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ async def test_an_approval_given_elsewhere_is_about_the_same_files(world: World)
 
 
 @on_sqlite
-async def test_a_server_that_never_saw_the_worktree_shows_everything(world: World) -> None:
+async def test_f6_a_server_that_never_saw_the_worktree_shows_everything(world: World) -> None:
     run_id = str((await world.run(edit, "one", "two", engine=CARRIED)).run_id)
     here = await read_diff(world, run_id)
     assert "+by one" in here
@@ -223,7 +223,7 @@ async def test_a_base_that_is_too_big_to_travel_is_refused_with_its_biggest_file
 
 
 @on_sqlite
-async def test_schemas_count_as_they_were_when_the_run_was_made(world: World, tmp_path: Path) -> None:
+async def test_f6_schemas_count_as_they_were_when_the_run_was_made(world: World, tmp_path: Path) -> None:
     schemas = tmp_path / "schemas"
     shutil.copytree(CATALOG / "artifacts", schemas)
     run_id = await world.run_and_stop(lambda turn: None, "spec", engine={"schemas": schemas})

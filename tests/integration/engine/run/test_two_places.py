@@ -86,6 +86,51 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
     assert starts == [(world.data_dir / ".place").read_text() for world in (here, there)]
 
 
+@pytest.mark.parametrize("on_lost", ["ask", "rerun"])
+async def test_f1_what_was_left_of_a_command_here_is_not_taken_for_its_next_start_when_the_run_comes_back(
+    worlds: tuple[World, World], tmp_path: Path, on_lost: str
+) -> None:
+    here, there = worlds
+    begun = tmp_path / "shared" / "begun"
+    begun.parent.mkdir()
+    # Each one that is to be left waits for a file of its own number, and then hands in where nobody looks any more.
+    left = 1 if on_lost == "ask" else 2
+    wait = f"while [ ! -e {begun}.$n ]; do sleep 0.05; done"
+    body = f"echo $$ >> {begun}; n=$(wc -l < {begun}); if [ $n -le {left} ]; then {wait}; fi; {HAND_IN}"
+    fields = {"cost_per_run_usd": 2.5, "on_lost": on_lost, "sandbox": {"write": [str(tmp_path / "shared")]}}
+    driving = asyncio.create_task(engine_with(here, body, **fields).run(template(phase("spec")), repo_path=here.repo))
+    await _leave(driving, begun, 1)
+    [run_id] = here.db.store.list_runs()
+    Path(f"{begun}.1").touch()
+    await until(lambda: not list_commands(here.data_dir / "spool"))
+
+    elsewhere = engine_with(there, body, **fields)
+    if on_lost == "ask":
+        assert (await elsewhere.resume(run_id)).waiting_for == "outcome"
+        [row] = await there.approvals(run_id)
+        await elsewhere.decide(run_id, row.id, "approve")
+    else:
+        await _leave(asyncio.create_task(elsewhere.resume(run_id)), begun, 2)
+
+    result = await engine_with(here, body, **fields).resume(run_id)
+    Path(f"{begun}.2").touch()
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    keys = [event.payload["key"] for event in here.events(run_id, EventKind.TOOL_STARTED)]
+    assert (len(begun.read_text().split()), keys) == (left + 1, [keys[0]] * (left + 1))
+    states = sorted(row.state for row in await here.ledger(run_id))
+    assert states == [*["reserved"] * left, "settled"]
+    await until(lambda: not list_commands(there.data_dir / "spool"))
+
+
+async def _leave(driving: "asyncio.Task[Any]", begun: Path, count: int) -> None:
+    """Stop driving as soon as so many commands have begun; the last one goes on without us."""
+    await until(lambda: driving.done() or (begun.exists() and len(begun.read_text().split()) == count))
+    assert not driving.done(), driving.result()
+    driving.cancel()
+    await asyncio.wait([driving])
+
+
 async def test_a_command_that_another_place_would_run_again_ends_with_the_lease(
     worlds: tuple[World, World], tmp_path: Path
 ) -> None:

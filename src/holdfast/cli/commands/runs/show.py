@@ -17,6 +17,7 @@ from holdfast.cli.terminal.output import (
     print_text,
     table,
 )
+from holdfast.cli.terminal.wait_reason import find_wait_reason
 from holdfast.enums import RunStatus
 from holdfast.persistence.flow_listings import find_flow_run
 from holdfast.persistence.raw_sql import (
@@ -175,10 +176,13 @@ def _describe(run: dict[str, Any]) -> str:
     from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run, describe_wait
 
     open_questions = [item for item in run["approvals"] if item["state"] == "pending"]
+    reason = describe_wait(run["waits_for"], run["due_at"])
+    if reason is None and not run["is_driven"] and run["state"] in (RunStatus.PENDING, RunStatus.RUNNING):
+        reason = find_wait_reason(run["run_id"])
     facts = RunFacts(
         **{name: run[name] for name in ("state", "created_at", "updated_at", "started_at", "ended_at")},
         pause_reason=run["pause_reason"],
-        waiting_for=None if run["is_driven"] else describe_wait(run["waits_for"], run["due_at"]),
+        waiting_for=None if run["is_driven"] else reason,
         is_driven=run["is_driven"],
         error=run["error"],
         verdict=run.get("verdict"),
