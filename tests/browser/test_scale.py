@@ -73,6 +73,17 @@ def test_ten_thousand_runs_are_a_list_of_a_few_rows(full: Served, open_page: Ope
     assert last > 250
 
 
+def test_names_have_room_in_a_list_that_is_longer_than_the_window(full: Served, open_page: OpenPage) -> None:
+    page = open_page(full, width=1024)
+    name = page.locator(".runs td.c-title").first
+    expect(name).to_contain_text("No. 0")
+
+    box = name.bounding_box()
+
+    assert box is not None
+    assert box["width"] >= 200
+
+
 def test_the_end_of_the_list_says_nothing_of_more(full: Served, open_page: OpenPage) -> None:
     page = open_page(full, "/?text=No. 99")  # 111 of them: a page of the list, and a bit
     expect(page.get_by_text("More below…")).to_be_attached()

@@ -66,7 +66,7 @@ class RunsView {
 		this.chips = chips("Filter by state");
 		const hint = { placeholder: "Search titles, texts and ids" };
 		this.search = searchBox("Search runs", { ...hint, name: "text", value: query.get("text") ?? "", oninput: () => this.#searchLater() });
-		this.workflow = h("select.input", { "aria-label": "Workflow", onchange: () => setQuery({ workflow: this.workflow.value }) });
+		this.workflow = h("select.input", { hidden: true, "aria-label": "Workflow", onchange: () => setQuery({ workflow: this.workflow.value }) });
 		this.more = moreFilters(query);
 		this.all = h("input.picker", { type: "checkbox", "aria-label": "Choose all runs of the list", onchange: () => this.#pickAll(this.all.checked) });
 		// The roles stay when the rows become blocks on a phone.
@@ -75,7 +75,6 @@ class RunsView {
 		this.table = h("table.table.runs", { hidden: true, role: "table" }, h("thead", { role: "rowgroup" }, this.heads), this.body);
 		fill(this.after, loading("Loading the runs…"));
 		this.rows = new WindowedRows(this.body, {
-			columns: HEADS.length,
 			signal,
 			keyOf: (index) => this.#list.items[index].run_id,
 			stampOf: (index) => `${stampOf(this.#list.items[index])} ${this.#list.items[index].run_id === this.#selected} ${this.#picked.has(this.#list.items[index].run_id)}`,
