@@ -337,7 +337,7 @@ class RunsView {
 			const why = able[verb].length ? null : verb === "retry" ? "None of them is a failed run of a workflow." : "All of them are over.";
 			return button(`${label} ${able[verb].length || ""}…`, () => this.#actOnAll(verb, label, able[verb]), { kind: "tiny", why });
 		};
-		const compare = runs.length === 2 && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");
+		const compare = runs.length === 2 && runs.every(({ kind }) => kind !== "flow") && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");
 		const clear = () => (this.#pickAll(false), this.body.querySelector(".picker").focus());
 		this.all.checked = runs.length > 0 && runs.length === this.#list.items.length;
 		this.all.indeterminate = runs.length > 0 && !this.all.checked;
@@ -378,7 +378,8 @@ class RunsView {
 	#move(by) {
 		const { length } = this.#list.items;
 		if (!length) return;
-		const at = this.#list.items.findIndex((run) => run.run_id === this.#selected);
+		const focused = document.activeElement.getAttribute("href");
+		const at = this.#list.items.findIndex((run) => (this.#selected ? run.run_id === this.#selected : pageUrl(run) === focused));
 		const index = Math.min(Math.max(at + by, 0), length - 1);
 		this.#selected = this.#list.items[index].run_id;
 		this.rows.update(length);
