@@ -180,6 +180,18 @@ def test_a_failed_flow_says_which_step_failed_on_a_phone_too(
     page.get_by_role("navigation", name="Where you are").get_by_role("link", name="Flows").press("Enter")
     page.get_by_role("button", name="Completed").press("Enter")
     expect(page.get_by_role("row").filter(has_text="refused")).to_have_count(0)
+    for path, place in (("/inbox", ".inbox-list li"), (f"/?tag=card%3D{theme}", ".runs tbody tr")):
+        page.goto(served.url + path)
+        listed = page.locator(place).filter(has_text=f"refused-{theme}")
+        expect(listed).to_contain_text("ValueError: The <b>card</b> was refused")
+
+
+def test_a_flow_that_is_not_there_says_so(served: Served, open_page: OpenPage) -> None:
+    page = open_page(served, "/flows/nowhere")
+
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    expect(page.get_by_role("link", name="All runs", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
 
 
 def test_a_flow_leads_to_its_child_and_back(served: Served, open_page: OpenPage, store: Path) -> None:

@@ -60,3 +60,32 @@ def test_of_a_long_line_a_part_is_shown_and_of_many_lines_those_in_view(served: 
     expect(page.get_by_text("line 4999", exact=True)).to_be_visible()
     expect(page.get_by_text("line 0", exact=True)).to_have_count(0)
     assert page.locator("tr.add").count() < 500
+
+
+def test_a_name_without_spaces_and_the_names_of_tools_fit_a_phone(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("plain", title="W" * 150, persona_overrides={"author": "z-scripted"})
+    served.wait_for(run_id, "paused")
+    page = open_page(served, f"/runs/{run_id}/activity", width=390)
+
+    name = page.locator(".e-tool summary code").filter(has_text="read_file")
+    expect(name).to_be_visible()
+
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    served.decide(run_id, "abort")
+
+
+def test_at_the_width_of_a_small_laptop_the_top_is_one_line(served: Served, open_page: OpenPage) -> None:
+    run_id = served.start_run("asking", title="Waits for somebody")
+    served.wait_for(run_id, "paused")
+    page = open_page(served, "/workflows", width=1024)
+    expect(page.get_by_role("link", name=re.compile("waiting for you"))).to_be_visible()
+    gate = page.locator(".phase-strip .gate").first  # a phase that a person decides on
+    expect(gate).to_be_visible()
+
+    heights = [locator.bounding_box() for locator in (page.locator(".top"), gate)]
+
+    assert [box is not None and box["height"] < limit for box, limit in zip(heights, (60, 30), strict=True)] == [
+        True
+    ] * 2
+    served.decide(run_id, "abort")

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access
 from tests.support.browser_world import HARM, Served, make_repository
@@ -88,6 +88,35 @@ def test_what_does_not_fit_is_shown_before_a_merge_and_a_merged_run_is_marked(
     assert "To be merged" in log.stdout
     page.goto(served.url)
     expect(page.locator(".runs tbody tr").filter(has_text="To be merged")).to_contain_text("merged into main")
+
+
+def test_a_pull_request_pushes_a_branch_and_leads_to_the_form_of_the_host(
+    served: Served, open_page: OpenPage, reviewed: str
+) -> None:
+    form = "https://github.com/team/shop/compare/main...run-1?expand=1"
+    words = {"verb": "pull_request", "label": "Open pull request…", "text": "Pushed first.", "why": None}
+    step = {**words, "branch": "run-1", "link": form}
+    page = open_page(served, "/health")
+    sent = []
+
+    def add_step(route: Route) -> None:  # as the repository's host has one
+        outcome = route.fetch().json()
+        route.fulfill(json={**outcome, "steps": [step, *outcome["steps"]]})
+
+    def merge(route: Route) -> None:
+        sent.append(route.request.post_data_json)
+        route.fulfill(json={"message": "run-1: created.", "files": [], "commits": ["Write notes"], "left_out": []})
+
+    page.route("**/outcome", add_step)
+    page.route("**/merge", merge)
+    page.goto(f"{served.url}/runs/{reviewed}")
+    _press(page, "Open pull request…")
+    expect(page.get_by_role("dialog")).to_contain_text("Write notes")
+    page.get_by_role("dialog").get_by_role("button", name="Push the branch").press("Enter")
+
+    expect(page.get_by_role("link", name="Open the form")).to_be_focused()
+    expect(page.get_by_role("link", name="Open the form")).to_have_attribute("href", form)
+    assert sent == [{"into": "run-1", "create": True, "dry_run": True}, {"into": "run-1", "create": True}]
 
 
 def test_a_failed_run_says_why_and_offers_to_retry(served: Served, open_page: OpenPage) -> None:

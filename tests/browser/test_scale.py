@@ -73,6 +73,33 @@ def test_ten_thousand_runs_are_a_list_of_a_few_rows(full: Served, open_page: Ope
     assert last > 250
 
 
+def test_names_have_room_in_a_list_that_is_longer_than_the_window(full: Served, open_page: OpenPage) -> None:
+    page = open_page(full, width=1024)
+    name = page.locator(".runs td.c-title").first
+    expect(name).to_contain_text("No. 0")
+
+    box = name.bounding_box()
+
+    assert box is not None
+    assert box["width"] >= 200
+
+
+def test_whoever_comes_back_is_where_they_were(full: Served, open_page: OpenPage) -> None:
+    page = open_page(full)
+    expect(page.locator(".row-link").first).to_have_text("No. 0")
+    page.evaluate("scrollTo(0, 2600)")
+    row = page.get_by_role("link", name="No. 60", exact=True).and_(page.locator(".row-link"))
+    row.press("Enter")
+    expect(page.locator("h1")).to_have_text("No. 60")
+
+    page.go_back()
+
+    expect(row).to_be_focused()
+    expect(row).to_be_in_viewport()
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="No. 61", exact=True).and_(page.locator(".row-link"))).to_be_focused()
+
+
 def test_the_end_of_the_list_says_nothing_of_more(full: Served, open_page: OpenPage) -> None:
     page = open_page(full, "/?text=No. 99")  # 111 of them: a page of the list, and a bit
     expect(page.get_by_text("More below…")).to_be_attached()

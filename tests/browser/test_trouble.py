@@ -182,3 +182,33 @@ def test_wide_tables_can_be_reached_with_the_keyboard(served: Served, troubled: 
     )
 
     assert unreachable == 0
+
+
+def test_a_server_that_stands_still_is_told_and_no_decision_stands_beside_another_name(
+    served: Served, open_page: OpenPage
+) -> None:
+    first, second = (served.start_run("asking", title=title) for title in ("Comes up first", "Is pressed then"))
+    for run_id in (first, second):
+        served.wait_for(run_id, "paused")
+    page = open_page(served, f"/inbox?item={find_approval(served, first)}")
+    place = page.locator(".inbox-place")
+    expect(place).to_contain_text("Comes up first")
+    page.clock.install()
+
+    with served.frozen():
+        page.get_by_role("button").filter(has_text="Is pressed then").press("Enter")
+        expect(place).not_to_contain_text("Comes up first")
+        expect(place.get_by_role("button")).to_have_count(0)
+        page.clock.fast_forward(9000)
+        expect(page.locator("#bar")).to_contain_text("The server has not answered since")
+
+    expect(place).to_contain_text("Is pressed then")
+    expect(page.locator("#bar")).to_be_hidden()
+    for run_id in (first, second):
+        served.decide(run_id, "abort")
+
+
+def find_approval(server: Served, run_id: str) -> str:
+    with server.client() as client:
+        items = client.get("/api/inbox").json()["items"]
+    return str(next(item["approval_id"] for item in items if item["run_id"] == run_id))

@@ -260,6 +260,9 @@ test("a flow's run is told from what the server knows of it", () => {
   const open = { ...step, ...times, ended_at: null, state: "open", error: null };
   assert.deepEqual([toStepRow(open, run), toStepRow({ ...open, error: { type: "E", message: "x" } }, run)].map(({ state }) => state), ["not ended", "failed"]);
   assert.deepEqual(toStepRow({ ...open, ...times }, run).span, { left: 0, width: 50 });
+  const begun = { ...open, state: "started" };
+  const words = [[begun, run], [begun, { state: "running", is_driven: true }], [begun, { state: "running", is_driven: false }], [{ ...begun, type: "timer" }, { state: "running", is_driven: false }]];
+  assert.deepEqual(words.map(([each, of]) => toStepRow(each, of).state), ["not ended", "under way", "interrupted", "sleeping"]);
   assert.equal(toStepRow({ ...open, type: "child", child_run_id: "r.1" }, run).childRunId, "r.1");
 });
 

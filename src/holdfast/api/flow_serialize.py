@@ -30,8 +30,10 @@ def to_flow_heading(row: FlowRow) -> str:
     return f"{row.flow or 'flow'} · {row.run_id}"
 
 
-def to_flow_item(row: FlowRow, *, is_driven: bool, reason: str | None = None) -> RunItem:
-    return RunItem.model_validate(_run_fields(row, is_driven=is_driven, reason=reason))
+def to_flow_item(row: FlowRow, *, is_driven: bool, reason: str | None = None, failure: str = "") -> RunItem:
+    """Return a flow as a list has it; `failure` is why it failed."""
+    fields = _run_fields(row, is_driven=is_driven, reason=reason)
+    return RunItem.model_validate({**fields, "now": fields["now"] or failure})
 
 
 def _run_fields(row: FlowRow, *, is_driven: bool, reason: str | None) -> dict[str, Any]:

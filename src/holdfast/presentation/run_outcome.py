@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.enums import RunStatus
 from holdfast.presentation.format import plural
+from holdfast.presentation.pull_request import PullRequestForm
 from holdfast.presentation.status import Note, RunFacts, describe_run
 from holdfast.presentation.trace import RunTrace
 from holdfast.presentation.verdict import find_verdict
@@ -68,6 +69,18 @@ class FollowingStep:
     label: str
     text: str
     why: str | None = None
+    branch: str | None = None
+    """Where a pull request's result is pushed to."""
+    link: str | None = None
+    """The form of the repository's host that asks for its merge."""
+
+
+@dataclass(frozen=True)
+class MergeTarget:
+    """The branch or folder that a result would be merged into, and the form of its host for a pull request."""
+
+    name: str
+    form: PullRequestForm | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +105,9 @@ def describe_outcome(
     *,
     review: Review | None,
     refusals: Mapping[str, str | None],
-    base: str,
+    target: MergeTarget,
 ) -> RunOutcome:
-    """Say what a run came to; `base` is the branch or folder that its result would be merged into."""
+    """Say what a run came to, and what can be done with it."""
     status = describe_run(run, trace)
     files = _list_files(report.get("files"))
     commands = [_to_outcome(call) for call in trace.calls.by_key.values() if call.tool in ("command", "execute")]
@@ -107,7 +120,7 @@ def describe_outcome(
         commands=commands[-_MOST_COMMANDS:],
         checked=_describe_commands(commands),
         hint=hint if isinstance(hint, str) else "",
-        steps=_list_steps(run, files, refusals, base),
+        steps=_list_steps(run, files, refusals, target),
     )
 
 
@@ -172,7 +185,7 @@ def _describe_commands(commands: Sequence[CommandOutcome]) -> Note:
 
 
 def _list_steps(
-    run: RunFacts, files: Sequence[FileTotal], refusals: Mapping[str, str | None], base: str
+    run: RunFacts, files: Sequence[FileTotal], refusals: Mapping[str, str | None], target: MergeTarget
 ) -> list[FollowingStep]:
     steps = []
     if run.state == RunStatus.FAILED:
@@ -183,8 +196,12 @@ def _list_steps(
             if run.merged_into
             else "You see first what changes."
         )
-        label = "Merge again…" if run.merged_into else f"Merge into {first_line(base, 40)}…"
+        label = "Merge again…" if run.merged_into else f"Merge into {first_line(target.name, 40)}…"
         steps.append(FollowingStep("merge", label, text, refusals.get("merge")))
+        if form := target.form:
+            text = f"The result is pushed to a branch of its own, and the form of {form.host} asks for its merge."
+            facts = {"branch": form.branch, "link": form.url}
+            steps.append(FollowingStep("pull_request", "Open pull request…", text, refusals.get("merge"), **facts))
         steps.append(FollowingStep("patch", "Download patch", "For git apply, anywhere."))
     steps.append(FollowingStep("fork", "Fork…", "A new run from one of its phases.", refusals.get("fork")))
     return steps

@@ -66,6 +66,7 @@ PAUSES: Mapping[str, Pause] = {
 
 _SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
 _DONE = ("completed", "skipped")
+_CALL_CHARS = 80
 
 
 def find_pause(reason: str | None) -> Pause:
@@ -242,7 +243,12 @@ def _describe_work(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
 def _describe_call(call: "CallSpan | None") -> str:
     if call is None:
         return ""
-    return f": {'the model is thinking' if call.type == 'model' else call.label}"
+    if call.type == "model":
+        return ": the model is thinking"
+    brief = first_line(call.brief, _CALL_CHARS)
+    if call.tool in ("execute", "command") and brief:
+        return f": “$ {brief}”"
+    return f": {call.label} {brief}".rstrip()
 
 
 def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:

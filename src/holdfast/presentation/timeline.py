@@ -299,7 +299,7 @@ def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -
     word = call.outcome or word
     facts = [money(call.micros / 1_000_000)] if call.micros else []
     facts += [plural(call.tries, "try", "tries")] if call.tries > 1 else []
-    facts += ["its outcome was unknown after a crash"] if call.is_unknown else []
+    facts += ["its outcome was unknown after its process had ended"] if call.is_unknown else []
     # What it did to files can be taken back.
     has_run = call.tool in COMMAND_TOOLS and call.outcome != "denied"
     facts += [f"undo: holdfast restore RUN --before {call.start_seq}"] if has_run else []

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast.enums import Role
-from holdfast.presentation.run_outcome import Review, describe_outcome, read_review
+from holdfast.presentation.pull_request import PullRequestForm
+from holdfast.presentation.run_outcome import MergeTarget, Review, describe_outcome, read_review
 from holdfast.presentation.status import PhaseFacts, RunFacts, describe_in_list, describe_run, find_refusals
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event, EventKind
@@ -58,7 +59,7 @@ def test_commands_count_by_their_last_outcome() -> None:
     command(trace, 3, "b", 0, tool="command", argv=["make", "test"])
     command(trace, 5, "c", 2, tool="execute", args={"command": "ls x"})
 
-    outcome = describe_outcome(completed(), trace, {}, review=None, refusals={}, base="main")
+    outcome = describe_outcome(completed(), trace, {}, review=None, refusals={}, target=MergeTarget("main"))
 
     assert [(each.command, each.of, each.text) for each in outcome.commands] == [
         ("make test", "workflow", "exit 1"),
@@ -71,14 +72,18 @@ def test_commands_count_by_their_last_outcome() -> None:
 def test_what_to_do_next_depends_on_what_there_is() -> None:
     files = {"files": [{"path": "a", "added": 1, "removed": 2}, {"path": "b.png", "added": None, "removed": None}]}
 
-    def steps(run: RunFacts, report: dict[str, Any]) -> list[str]:
+    def steps(run: RunFacts, report: dict[str, Any], form: PullRequestForm | None = None) -> list[str]:
         refusals = find_refusals(run, Role.VIEWER)
-        outcome = describe_outcome(run, RunTrace(), report, review=None, refusals=refusals, base="main")
+        target = MergeTarget("main", form)
+        outcome = describe_outcome(run, RunTrace(), report, review=None, refusals=refusals, target=target)
         return [f"{step.label}{'!' if step.why else ''}" for step in outcome.steps]
 
     assert steps(completed(), {}) == ["Fork…!"]
     assert steps(completed(), files) == ["Merge into main…!", "Download patch", "Fork…!"]
     assert steps(completed(merged_into="main"), files)[0] == "Merge again…!"
+    form = PullRequestForm("github.com", "run-1", "https://github.com/a/b/compare/main...run-1")
+    assert "Open pull request…!" in steps(completed(), files, form)
+    assert "Open pull request…!" not in steps(completed(), {}, form)
     assert steps(RunFacts(state="failed", phases=DONE), {}) == ["Retry…!", "Fork…!"]
 
 

@@ -56,14 +56,22 @@ def test_the_sentence_says_what_is_happening_and_why() -> None:
     assert describe_run(replace(WAITING, state="of the future")).text == "of the future"
 
 
-def test_the_call_under_way_is_part_of_the_sentence() -> None:
-    call = Event(
-        run_id="r", seq=1, ts=7.0, kind="tool.started", lane_id="plan/2/turn1", payload={"key": "k", "tool": "ls"}
-    )
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"tool": "ls"}, "ls"),
+        ({"tool": "read_file", "args": {"file_path": "/shop.py"}}, "read_file /shop.py"),
+        ({"tool": "execute", "args": {"command": "make test"}}, "“$ make test”"),
+        ({"tool": "command", "argv": ["make", "check"]}, "“$ make check”"),
+    ],
+)
+def test_the_call_under_way_is_part_of_the_sentence(facts: dict[str, Any], words: str) -> None:
+    payload = {"key": "k", **facts}
+    call = Event(run_id="r", seq=1, ts=7.0, kind="tool.started", lane_id="plan/2/turn1", payload=payload)
 
     status = describe_run(WORKING, RunTrace.of([call]))
 
-    assert (status.text, status.call_since) == ("Working on “plan”, attempt 2: ls.", 7.0)
+    assert (status.text, status.call_since) == (f"Working on “plan”, attempt 2: {words}.", 7.0)
 
 
 @pytest.mark.parametrize(

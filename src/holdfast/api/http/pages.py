@@ -48,6 +48,10 @@ _STYLES = ("base", "run", "pages")  # in the order in which they override each o
 _COMMENT_LINE = re.compile(rb"^//.*$", re.MULTILINE)  # sent as an empty one, so that the lines keep their numbers
 _COMMENT_AT_END = re.compile(rb"[ \t]+// [^\n\"'`]*$", re.MULTILINE)  # with a quote behind it, it may be text
 _CSS_COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
+_CSS_SPACE = re.compile(
+    rb"\s*([{};])\s*"
+)  # around what ends a rule or a part of it; none of our texts has such a character
+_CSS_COLON = re.compile(rb"([{;][a-z-]+): ")
 _INDENT = re.compile(rb"^[ \t]+", re.MULTILINE)  # of no text: none of ours goes over several lines
 
 
@@ -90,7 +94,7 @@ def _to_file(name: str, content: bytes) -> _File:
     if suffix == ".js":
         content = _COMMENT_AT_END.sub(b"", _COMMENT_LINE.sub(b"", content))
     elif suffix == ".css":
-        content = _CSS_COMMENT.sub(b"", content)
+        content = _CSS_COLON.sub(rb"\1:", _CSS_SPACE.sub(rb"\1", _CSS_COMMENT.sub(b"", content)))
     digest = hashlib.sha256(content).hexdigest()[:32]
     packed = gzip.compress(content, mtime=0)
     return _File(content, packed, _MEDIA_TYPES[suffix], f'"{digest}"', f'"{digest}-gzip"')

@@ -86,7 +86,7 @@ def _guess(
 
 def _name(persona: AgentPersona | None) -> str:
     if persona is None:
-        return "nobody"
+        return "a role that nobody can take now"
     return persona.name if persona.backend is Backend.COMMAND else persona.model
 
 

@@ -92,11 +92,12 @@ async def _list_failed_flows(server: Server, since: str) -> list[tuple[WaitingEn
     """List flow runs that failed since then; a child's failure is its parent's business."""
     matching = FlowFilter(RunStatus.FAILED)
     rows = await server.journal.query(lambda store: flow_rows.read_page(store, matching, limit=_MOST_FAILED))
+    failures = await server.flow_failures.describe(rows)
     found = []
     for row in rows:
         ended_at = to_time(row.updated_at) or ""
         if row.parent_run_id is None and ended_at >= since:
-            entry = to_failed_entry(f"flow {row.flow}", ended_at)
+            entry = to_failed_entry(failures[row.run_id] or f"flow {row.flow}", ended_at)
             facts = {"run_id": row.run_id, "requested_at": ended_at, "heading": to_flow_heading(row)}
             found.append((entry, _to_item(entry, **facts, kind="flow")))
     return found

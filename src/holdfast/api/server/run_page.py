@@ -58,8 +58,15 @@ async def read_page(
         options: dict[str, Any] = {"limit": limit + 1, "after": places.flow, "is_oldest_first": is_oldest_first}
         rows = await server.journal.query(lambda store: flow_rows.read_page(store, flows, **options))
     driven = await find_driven(server, rows) if rows else set()
+    failures = await server.flow_failures.describe(rows)
     of_flows = [
-        to_flow_item(row, is_driven=row.run_id in driven, reason=server.find_reason(row.run_id)) for row in rows
+        to_flow_item(
+            row,
+            is_driven=row.run_id in driven,
+            reason=server.find_reason(row.run_id),
+            failure=failures.get(row.run_id, ""),
+        )
+        for row in rows
     ]
     # Each of the two stays in the order of its table, in which the cursor counts.
     merged = items

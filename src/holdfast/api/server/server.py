@@ -18,6 +18,7 @@ from holdfast.api.live.run_stream import RunStreams
 from holdfast.api.options import ServerOptions
 from holdfast.api.server.engines import Engines
 from holdfast.api.server.fleet_metrics import DriveMetrics
+from holdfast.api.server.flow_failures import FlowFailures
 from holdfast.api.server.flow_questions import FlowQuestions
 from holdfast.api.server.health_probe import HealthProbe
 from holdfast.api.server.metrics import RunMetrics, observe_run
@@ -120,6 +121,7 @@ class Server:
     rate_limits: RateLimits
     traces: TraceCache
     flow_questions: FlowQuestions
+    flow_failures: FlowFailures
     tasks: TaskTracker
     health: HealthProbe
     availability: SharedWork[Path | None, Any]
@@ -237,6 +239,7 @@ class ServerHolder:
                 rate_limits=get_rate_limits(config),
                 traces=TraceCache(journal),
                 flow_questions=FlowQuestions(journal),
+                flow_failures=FlowFailures(journal),
                 tasks=tasks,
                 health=health,
                 availability=SharedWork(at_once=2),

@@ -14,6 +14,32 @@ export const onSignedOut = { call: () => {} };
 
 export const OFFLINE = { code: "offline", title: "No connection", detail: "The server does not answer. Nothing is lost; what was acknowledged is kept." };
 
+const LATE_MS = 8_000;
+const lateStarts = new Map(); // answer → when it was sent, of those without an answer for so long
+
+// `since` is when the oldest request was sent that should have an answer by now; null if there is none. A server that is
+// frozen accepts everything and says nothing.
+export const lateness = { since: null, listeners: new Set() };
+
+function setLate(answer, startedAt) {
+	if (startedAt === null) lateStarts.delete(answer);
+	else lateStarts.set(answer, startedAt);
+	const since = lateStarts.size ? Math.min(...lateStarts.values()) : null;
+	if (since === lateness.since) return;
+	lateness.since = since;
+	for (const listener of lateness.listeners) listener();
+}
+
+async function waitFor(answer) {
+	const timer = setTimeout(setLate, LATE_MS, answer, Date.now());
+	try {
+		return await answer;
+	} finally {
+		clearTimeout(timer);
+		setLate(answer, null);
+	}
+}
+
 async function request(method, path, { body, headers, signal, key } = {}) {
 	const options = { method, headers: { Accept: "application/json", ...headers }, signal, credentials: "same-origin" };
 	if (body !== undefined) {
@@ -21,7 +47,7 @@ async function request(method, path, { body, headers, signal, key } = {}) {
 		options.body = JSON.stringify(body);
 	}
 	if (key) options.headers["Idempotency-Key"] = key;
-	const response = await fetch(path, options).catch((error) => {
+	const response = await waitFor(fetch(path, options)).catch((error) => {
 		throw error.name === "AbortError" ? error : new ApiError(OFFLINE);
 	});
 	if (!response.ok) throw await toError(response);

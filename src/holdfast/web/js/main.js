@@ -1,4 +1,4 @@
-import { onSignedOut } from "./api.js";
+import { lateness, onSignedOut } from "./api.js";
 import { liveness, navigateTo } from "./live.js";
 import { navigate, startRouter } from "./router.js";
 import { closeMenus, drawBar, drawTop, showHelp, start } from "./top.js";
@@ -9,6 +9,7 @@ onSignedOut.call = () => {
 };
 navigateTo.call = navigate;
 liveness.listeners.add(drawBar);
+lateness.listeners.add(drawBar);
 drawTop();
 start();
 startRouter({

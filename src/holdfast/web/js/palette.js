@@ -46,6 +46,7 @@ export function openPalette() {
 		const page = text ? await getJson(withQuery("/api/runs", { text, limit: 6 })).catch(() => ({ items: [] })) : { items: [] };
 		if (mine !== requestNumber) return;
 		runs = page.items.map((run) => ({ name: firstLine(run.heading), kind: statusOf(run).word, run: () => navigate(pageUrl(run)) }));
+		runs.sort((a, b) => holds(b.name, text) - holds(a.name, text)); // by their names before those that only say it somewhere
 		draw();
 	}
 

@@ -9,7 +9,8 @@ let visit = 0;
 
 export function startRouter(commonKeys) {
 	keys.common = commonKeys;
-	addEventListener("popstate", show);
+	history.scrollRestoration = "manual"; // it would scroll before there is anything
+	addEventListener("popstate", ({ state }) => show(state));
 	document.addEventListener("click", onClick);
 	document.addEventListener("keydown", onKey);
 	show().then(loadAll);
@@ -18,7 +19,10 @@ export function startRouter(commonKeys) {
 // Go to one of our own addresses. `replace` leaves no entry in the history: for filters and tabs.
 export function navigate(url, { replace = false } = {}) {
 	const target = new URL(url, location.href);
-	if (target.href !== location.href) history[replace ? "replaceState" : "pushState"](null, "", target);
+	if (target.href !== location.href) {
+		if (!replace) history.replaceState({ top: scrollY, href: document.activeElement.closest(".row-link")?.getAttribute("href") }, "");
+		history[replace ? "replaceState" : "pushState"](null, "", target);
+	}
 	return show();
 }
 
@@ -43,7 +47,7 @@ function onClick(event) {
 	navigate(url);
 }
 
-async function show() {
+async function show(before) {
 	const mine = ++visit;
 	const main = document.getElementById("main");
 	const found = findRoute(location.pathname);
@@ -83,7 +87,22 @@ async function show() {
 	if (wasOpen && mine === visit && !main.contains(document.activeElement)) {
 		scrollTo(0, 0);
 		(main.querySelector("h1") ?? main).focus({ preventScroll: true });
+		if (before) returnTo(before, controller.signal);
 	}
+}
+
+// Whoever comes back is led to where they were, as soon as that is there again, unless they do something before.
+function returnTo({ top, href }, signal) {
+	const stop = () => clearInterval(timer);
+	const timer = setInterval(() => {
+		scrollTo(0, top);
+		const row = [...document.querySelectorAll(".row-link")].find((each) => each.getAttribute("href") === href);
+		row?.focus({ preventScroll: true });
+		if (scrollY === top && (row || !href)) stop();
+	}, 50);
+	setTimeout(stop, 3000);
+	signal.addEventListener("abort", stop);
+	for (const name of ["keydown", "pointerdown", "wheel"]) addEventListener(name, stop, { once: true });
 }
 
 // On a phone the pages' names are wider than the window.

@@ -1,7 +1,7 @@
-import { loadSession, send, session, whyNot } from "./api.js";
+import { lateness, loadSession, send, session, whyNot } from "./api.js";
 import { clock } from "./format.js";
 import { h, refill } from "./h.js";
-import { startWaiting, toYours, waiting } from "./live.js";
+import { liveness, startWaiting, toYours, waiting } from "./live.js";
 import { openPalette } from "./palette.js";
 import { ask, icon, say, shape } from "./parts/ui.js";
 import { keys, navigate, setCount } from "./router.js";
@@ -107,11 +107,14 @@ export function showHelp() {
 	ask({ title: "Keys", body, cancel: "Close" });
 }
 
-export function drawBar(since) {
+export function drawBar() {
 	const bar = document.getElementById("bar");
-	bar.hidden = since === null;
-	bar.textContent = bar.hidden ? "" : `Not live since ${clock(since / 1000)}. Reconnecting… Nothing is lost; what you see is what was known then.`;
-	if (bar.hidden) say("Live again");
+	const { since } = liveness;
+	const wasHidden = bar.hidden;
+	bar.hidden = since === null && lateness.since === null;
+	if (since !== null) bar.textContent = `Not live since ${clock(since / 1000)}. Reconnecting… Nothing is lost; what you see is what was known then.`;
+	else bar.textContent = bar.hidden ? "" : `The server has not answered since ${clock(lateness.since / 1000)}. What you asked for is still on its way.`;
+	if (bar.hidden && !wasHidden) say("Live again");
 }
 
 export async function start() {

@@ -10,7 +10,8 @@ from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
 from holdfast.persistence.carried_files import find_base, find_report
 from holdfast.persistence.runs import StoredRun, read_artifacts
-from holdfast.presentation.run_outcome import Review, RunOutcome, describe_outcome, read_review
+from holdfast.presentation.pull_request import find_pull_request_form
+from holdfast.presentation.run_outcome import MergeTarget, Review, RunOutcome, describe_outcome, read_review
 from holdfast.presentation.status import find_refusals
 
 router = APIRouter(prefix="/api/runs", tags=["results"])
@@ -22,13 +23,16 @@ async def show_outcome(run_id: RunIdPath, server: ServerDep, identity: Viewer) -
     stored = await get_run(server.db, run_id)
     facts = record_requests(stored.run, stored.phases.values())
     base = await find_base(server.db, stored.run.id)
+    is_private = base is not None and base.is_private
+    run = stored.run
+    form = find_pull_request_form(run.repo_path, base=run.base_branch, title=run.title, run_id=run.id)
     return describe_outcome(
         facts,
         await server.traces.get(stored.run.id),
         await find_report(server.db, stored.run.id) or {},
         review=await _find_review(server, stored),
         refusals=find_refusals(facts, identity.role),
-        base=stored.run.repo_path if base is not None and base.is_private else stored.run.base_branch,
+        target=MergeTarget(run.repo_path if is_private else run.base_branch, form),
     )
 
 

@@ -193,7 +193,7 @@ export class Activity {
 	#resume(event, { after }) {
 		this.#resumedSeq = event.seq;
 		this.#isAfterCrash = !["pending", "paused", "failed"].includes(after);
-		const text = this.#isAfterCrash ? "Resumed after its process died: nothing that was done is done again" : "Resumed";
+		const text = this.#isAfterCrash ? "Resumed after its process ended: nothing that was done is done again" : "Resumed";
 		return after === "pending" ? null : this.#push(event, { type: "note", tone: "idle", text });
 	}
 
@@ -201,7 +201,7 @@ export class Activity {
 	#unknown(event, { key, resolution }) {
 		if (!this.#isAfterCrash || /\/turn\d+$/.test(key)) return null;
 		const hasGoneOn = resolution === "reattached";
-		const text = hasGoneOn ? "A command went on while nobody drove the run" : `A call was in flight when its process died: ${RESOLUTIONS[resolution] ?? resolution ?? "unknown"}`;
+		const text = hasGoneOn ? "A command went on while nobody drove the run" : `A call was in flight when its process ended: ${RESOLUTIONS[resolution] ?? resolution ?? "unknown"}`;
 		return this.#push(event, { type: "note", tone: hasGoneOn ? "idle" : "waiting", text });
 	}
 

@@ -25,9 +25,13 @@ const describeFailure = ({ type, message }) => `${String(type).replace(/^builtin
 
 const STEP_STATES = { completed: ["good", "completed"], failed: ["bad", "failed"], waiting: ["waiting", "waiting"], open: ["busy", "under way"] };
 
-// How a step stands: what is open in a run that is over has failed with it, or was never ended.
-function toStepStatus({ state, error, retry_at: retryAt }, isOver) {
-	if (state === "open" && isOver) return error ? STEP_STATES.failed : ["idle", "not ended"];
+// How a step stands: what is open in a run that is over has failed with it, or was never ended; what has begun in one that
+// nobody drives is not under way.
+function toStepStatus({ state, type, error, retry_at: retryAt }, { state: runState, is_driven: isDriven = true }) {
+	const isOpen = state === "open" || state === "started";
+	if (isOpen && OVER.has(runState)) return error ? STEP_STATES.failed : ["idle", "not ended"];
+	if (isOpen && type === "timer") return ["waiting", "sleeping"];
+	if (state === "started") return isDriven ? STEP_STATES.open : ["idle", "interrupted"];
 	if (state === "waiting" && retryAt) return ["waiting", "to be retried"];
 	return STEP_STATES[state] ?? ["idle", state];
 }
@@ -42,7 +46,7 @@ function toSpan({ started_at: start, ended_at: end }, { created_at: from, ended_
 
 // The row of one step: what it is, how it stands, what came of it, and how long that took.
 export function toStepRow(step, run = {}, nowMs = Date.now()) {
-	const [tone, state] = toStepStatus(step, OVER.has(run.state));
+	const [tone, state] = toStepStatus(step, run);
 	const isFailed = step.error && (tone === "bad" || step.state === "waiting");
 	return {
 		key: step.key,

@@ -3,7 +3,7 @@ import { count, duration, firstLine, toMs, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle } from "../live.js";
 import { describeCall, describeFlow, describeNote, OVER, toStepRow, toText } from "../model/flow.js";
-import { copyButton } from "../parts/text.js";
+import { copyButton, longText } from "../parts/text.js";
 import { ask, button, chip, chips, empty, field, leadOn, liveContent, mark, pageHead, pairs, say, section, shape, statusMark, table, time } from "../parts/ui.js";
 import { setQuery } from "../router.js";
 import { follow } from "../stream.js";
@@ -99,12 +99,16 @@ function followRun(runId, getSeq, refresh) {
 	};
 }
 
+// It is under way, and nobody works on it: it sleeps, waits for another flow, or its process is gone.
+const isLeft = ({ state, is_driven: isDriven }) => state === "running" && !isDriven;
+const sentence = (text) => text[0].toUpperCase() + text.slice(1);
+
 function drawList(runs, filters) {
 	if (!runs.length && Object.values(filters).some(Boolean)) return empty("No flow fits", "There may be runs, but none like this.", h("a.button", { href: "/flows" }, "Show all flows"));
 	if (!runs.length) return empty("No flows yet", "Runs of durable Python functions in this server's store are listed here.");
 	const row = (run) => [
 		h("a.foreign", { href: flowUrl(run.run_id) }, run.flow || "a flow"),
-		h("span", statusMark(run.state, run.waits_for && "approval"), " ", h("span.soft.foreign", describeFlow(run))),
+		isLeft(run) ? mark("waiting", sentence(describeFlow(run))) : h("span", statusMark(run.state, run.waits_for && "approval"), " ", h("span.soft.foreign", describeFlow(run))),
 		h("span", drawTags(run.tags)),
 		h("code.clip.foreign", run.run_id),
 		time(run.created_at),
@@ -130,7 +134,7 @@ function drawRun(view, cards) {
 	return [
 		h("div.page-head", h("p.verdict", mark(tone, h("span.foreign", text))), retry, abort),
 		pending.map(card),
-		run.state === "completed" && section("Result", h("div.code.foreign", toText(run.result))),
+		run.state === "completed" && section("Result", longText(toText(run.result), { lines: 24 })),
 		drawFacts(run),
 		section("Timeline", run.steps.length ? drawSteps(run) : h("p.soft", "Nothing is recorded yet.")),
 		run.notes.length > 0 && section("Log", table(["When", "What"], run.notes.map((note) => [time(note.written_at), h("span.foreign", describeNote(note))]))),
@@ -146,7 +150,7 @@ function drawTags(tags) {
 function drawFacts(run) {
 	const took = run.created_at && duration(((toMs(run.ended_at) ?? Date.now()) - toMs(run.created_at)) / 1000);
 	const rows = [
-		["Call", h("code.foreign", describeCall(run))],
+		["Call", longText(describeCall(run), { lines: 8, className: "call" })],
 		["Run", [h("code.foreign", run.run_id), " ", copyButton("Copy id", () => run.run_id)]],
 		run.parent_run_id && ["Started by", h("a.foreign", { href: flowUrl(run.parent_run_id) }, run.parent_run_id)],
 		run.status_text && ["Says", h("span.foreign", run.status_text)],
@@ -165,7 +169,7 @@ function drawSteps(run) {
 		h("span.foreign", { style: { "padding-left": `${depth}em` } }, childRunId ? h("a", { href: flowUrl(childRunId) }, key) : key),
 		type,
 		h("span", mark(tone, state), attempts > 1 && h("span.soft", ` (attempt ${attempts})`), nextAt && [" ", time(nextAt)]),
-		value && (value.length > 80 ? h("details", h("summary.foreign", firstLine(value.replace(/\s+/g, " "), 80)), h("div.code.foreign", value)) : h("code.foreign", value)),
+		value && (value.length > 80 ? h("details", h("summary.foreign", firstLine(value.replace(/\s+/g, " "), 80)), longText(value, { lines: 24 })) : h("code.foreign", value)),
 		h("span.step-span", { "aria-hidden": "true" }, h(`i.tone-${tone}`, { style: { left: `${span.left}%`, width: `${span.width}%` } })),
 		time(startedAt),
 		took,

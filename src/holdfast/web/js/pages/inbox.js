@@ -52,6 +52,7 @@ export function render(main, { query, signal, setKeys }) {
 
 	async function open(item) {
 		currentId = idOf(item);
+		fill(place, loading()); // never a decision beside the name of another
 		try {
 			const detail = await getJson(`/api${runUrl(item.run_id)}`, signal);
 			if (currentId !== idOf(item)) return;

@@ -130,8 +130,8 @@ class RunView {
 		say(error.message);
 	}
 
-	tell(text) {
-		fill(this.notices, note("good", text));
+	tell(text, more) {
+		fill(this.notices, note("good", text, more));
 		say(text);
 	}
 

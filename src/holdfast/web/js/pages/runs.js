@@ -66,7 +66,7 @@ class RunsView {
 		this.chips = chips("Filter by state");
 		const hint = { placeholder: "Search titles, texts and ids" };
 		this.search = searchBox("Search runs", { ...hint, name: "text", value: query.get("text") ?? "", oninput: () => this.#searchLater() });
-		this.workflow = h("select.input", { "aria-label": "Workflow", onchange: () => setQuery({ workflow: this.workflow.value }) });
+		this.workflow = h("select.input", { hidden: true, "aria-label": "Workflow", onchange: () => setQuery({ workflow: this.workflow.value }) });
 		this.more = moreFilters(query);
 		this.all = h("input.picker", { type: "checkbox", "aria-label": "Choose all runs of the list", onchange: () => this.#pickAll(this.all.checked) });
 		// The roles stay when the rows become blocks on a phone.
@@ -75,7 +75,6 @@ class RunsView {
 		this.table = h("table.table.runs", { hidden: true, role: "table" }, h("thead", { role: "rowgroup" }, this.heads), this.body);
 		fill(this.after, loading("Loading the runs…"));
 		this.rows = new WindowedRows(this.body, {
-			columns: HEADS.length,
 			signal,
 			keyOf: (index) => this.#list.items[index].run_id,
 			stampOf: (index) => `${stampOf(this.#list.items[index])} ${this.#list.items[index].run_id === this.#selected} ${this.#picked.has(this.#list.items[index].run_id)}`,
@@ -338,7 +337,7 @@ class RunsView {
 			const why = able[verb].length ? null : verb === "retry" ? "None of them is a failed run of a workflow." : "All of them are over.";
 			return button(`${label} ${able[verb].length || ""}…`, () => this.#actOnAll(verb, label, able[verb]), { kind: "tiny", why });
 		};
-		const compare = runs.length === 2 && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");
+		const compare = runs.length === 2 && runs.every(({ kind }) => kind !== "flow") && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");
 		const clear = () => (this.#pickAll(false), this.body.querySelector(".picker").focus());
 		this.all.checked = runs.length > 0 && runs.length === this.#list.items.length;
 		this.all.indeterminate = runs.length > 0 && !this.all.checked;
@@ -379,7 +378,8 @@ class RunsView {
 	#move(by) {
 		const { length } = this.#list.items;
 		if (!length) return;
-		const at = this.#list.items.findIndex((run) => run.run_id === this.#selected);
+		const focused = document.activeElement.getAttribute("href");
+		const at = this.#list.items.findIndex((run) => (this.#selected ? run.run_id === this.#selected : pageUrl(run) === focused));
 		const index = Math.min(Math.max(at + by, 0), length - 1);
 		this.#selected = this.#list.items[index].run_id;
 		this.rows.update(length);

@@ -26,10 +26,12 @@ function draw({ items, is_shared: isShared }, refresh) {
 		worker.version,
 		time(worker.since),
 		`${worker.silent_s.toFixed(0)} s ago`,
-		isShared && worker.is_alive && !worker.is_draining ? button("Let it end", () => askToDrain(worker, refresh), { kind: "plain", why: whyNot("admin") }) : null,
+		...(isShared ? [endButton(worker, refresh)] : []),
 	];
-	return table(["Name", "Status", ">Runs", "Takes", "Machine", "Version", "Since", ">Last sign of life", "Act"], items.map(row));
+	return table(["Name", "Status", ">Runs", "Takes", "Machine", "Version", "Since", ">Last sign of life", ...(isShared ? ["Action"] : [])], items.map(row));
 }
+
+const endButton = (worker, refresh) => worker.is_alive && !worker.is_draining && button("Let it end", () => askToDrain(worker, refresh), { kind: "plain", why: whyNot("admin") });
 
 async function askToDrain({ name }, refresh) {
 	const body = h("p", "It takes nothing more; calls in flight end and are recorded, and the rest goes on elsewhere.");

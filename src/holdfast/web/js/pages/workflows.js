@@ -40,7 +40,7 @@ function row({ name, version, source, description, outlook, past }) {
 }
 
 const step = ({ key, tone, people }) =>
-	h(`li.tone-${tone}${people ? ".asked" : ""}`, h("i.risk-strip"), h("span.foreign", key), people > 0 && h("span.unseen", ", a person decides"));
+	h(`li.tone-${tone}${people ? ".gate" : ""}`, h("i.risk-strip"), h("span.foreign", key), people > 0 && h("span.unseen", ", a person decides"));
 
 const pastFacts = (past) => (past ? pairs([...past.facts, ["Last", time(past.last_run_at)]], "dl.figures") : h("p.soft.small", "Never run"));
 

@@ -237,7 +237,7 @@ export function liveContent({ load, draw, signal }) {
 			if (isInside) leadOn(document.querySelector("h1"), { preventScroll: true });
 		} catch (error) {
 			if (signal.aborted) return;
-			if (loadedAt === null) return void fill(content, problemState(error, refresh));
+			if (loadedAt === null) return void fill(content, error.status === 404 ? notFound(error.message) : problemState(error, refresh));
 			trouble.hidden = false;
 			const message = h("p", h("strong", `What you see is from ${clock(loadedAt)}. `), error.message);
 			fill(trouble, h("div.note.tone-waiting", { role: "status" }, message, button("Try again", refresh, { kind: "tiny" })));

@@ -10,8 +10,9 @@ export class WindowedRows {
 	#frame = 0;
 	#spacers;
 
-	constructor(body, { columns, signal, ...options }) {
-		this.#spacers = [0, 1].map(() => h("tr.spacer", { "aria-hidden": "true", hidden: true }, h("td", { colspan: columns })));
+	constructor(body, { signal, ...options }) {
+		// One cell: more than a narrow page shows would be columns of their own, and take room from the others.
+		this.#spacers = [0, 1].map(() => h("tr.spacer", { "aria-hidden": "true", hidden: true }, h("td")));
 		Object.assign(this, { body, ...options });
 		const later = () => {
 			this.#frame ||= requestAnimationFrame(() => {

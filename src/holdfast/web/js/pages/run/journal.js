@@ -216,7 +216,6 @@ export function events(panel, view) {
 	let isPlaced = false;
 	const rows = new WindowedRows(body, {
 		scroller,
-		columns: 5,
 		signal: view.signal,
 		keyOf: (index) => visibleEvents[index].seq,
 		stampOf: (index) => visibleEvents[index].seq === chosen,

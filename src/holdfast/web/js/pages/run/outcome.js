@@ -61,33 +61,38 @@ function folded(rows, what, tag) {
 	return [list, more];
 }
 
-function stepButton({ verb, label, text, why }, view, isMain) {
+function stepButton(step, view, isMain) {
+	const { verb, label, text, why } = step;
 	const title = why ?? text;
 	if (verb === "patch") return h("a.button", { href: view.api("/diff"), download: "changes.diff", title }, label);
-	const act = () => (verb === "merge" ? merge(view, label.replace("…", "")) : VERBS[verb](view));
+	const act = () => (["merge", "pull_request"].includes(verb) ? merge(view, step) : VERBS[verb](view));
 	const made = button(label, act, { kind: isMain ? "main" : undefined, why });
 	made.title ||= title;
 	return made;
 }
 
-// What would happen is asked first and shown with what does not fit; nothing changes before somebody says yes.
-async function merge(view, label) {
+// What would happen is asked first and shown with what does not fit; nothing changes before somebody says yes. For a pull
+// request the result is brought to a branch of its own, and the repository's host has the form for the rest.
+async function merge(view, { label: name, text, branch, link }) {
+	const label = name.replace("…", "");
+	const body = branch ? { into: branch, create: true } : {};
 	const place = h("div.stack.tight", loading("Looking what would change…"));
-	const preview = send("POST", view.api("/merge"), { dry_run: true }).catch((error) => error);
+	const preview = send("POST", view.api("/merge"), { ...body, dry_run: true }).catch((error) => error);
 	const seen = preview.then((found) => fill(place, found instanceof Error ? conflict(found) : mergePreview(found)));
 	const done = await ask({
 		title: `${label}?`,
-		body: place,
-		label,
+		body: [link && h("p", text), place],
+		label: branch ? "Push the branch" : label,
 		act: async () => {
 			await seen;
 			const found = await preview;
 			if (found instanceof ApiError) throw found;
-			return send("POST", view.api("/merge"), {});
+			return send("POST", view.api("/merge"), body);
 		},
 	});
 	if (!done) return;
-	view.tell(done.message);
+	view.tell(done.message, link && [" ", h("a", { href: link, target: "_blank", rel: "noopener" }, "Open the form")]);
+	view.notices.querySelector("a")?.focus();
 	await view.refresh();
 }
 
