@@ -44,8 +44,8 @@ async def test_a_run_goes_on_with_its_files_on_another_machine_when_its_own_dies
     assert detail["waiting_for"] == "No worker is taking runs. Start one with `holdfast worker`."
     flow = await start_flow("nap", store=server.db.store)
     for still in (without, flow.run_id):
-        shown = await asyncio.to_thread(shell, "runs", "show", still, env=to_environment(folder, fleet_url, "laptop"))
-        assert detail["waiting_for"] in shown.stdout
+        answer = await asyncio.to_thread(shell, "runs", "show", still, env=to_environment(folder, fleet_url, "laptop"))
+        assert detail["waiting_for"] in answer.stdout
     (office.gates / "second.closed").touch()
 
     with machines(folder, fleet_url, "alpha", "beta") as fleet:

@@ -284,8 +284,7 @@ class CommandAgent:
             state = SessionState()
         if not state.session and self._adapter.chooses_session:
             state = SessionState(choose_session(key))
-            is_known = find_command(key, spool_dir=self._shell.spool_dir) is not None
-            if not is_known and self._adapter.find_session(self._home_folder, state.session) is not None:
+            if not self._is_running(key) and self._adapter.find_session(self._home_folder, state.session) is not None:
                 # The run was here before, and what it left was forgotten: no agent begins a session that it has.
                 state = SessionState(state.session, 1)
                 write_session(self._state_file(key), state)

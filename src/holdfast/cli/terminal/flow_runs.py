@@ -4,8 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.terminal.output import Cell, mark, paint, plain, print_text, table
-from holdfast.cli.terminal.store import read_events
-from holdfast.cli.terminal.wait_reason import find_wait_reason
+from holdfast.cli.terminal.store import find_wait_reason, read_events
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound
 from holdfast.persistence.flow_listings import find_flow_ids, find_flow_run, list_waiting_flows, to_time

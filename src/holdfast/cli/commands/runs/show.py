@@ -17,7 +17,7 @@ from holdfast.cli.terminal.output import (
     print_text,
     table,
 )
-from holdfast.cli.terminal.wait_reason import find_wait_reason
+from holdfast.cli.terminal.store import find_wait_reason
 from holdfast.enums import RunStatus
 from holdfast.persistence.flow_listings import find_flow_run
 from holdfast.persistence.raw_sql import (
