@@ -34,6 +34,25 @@ def test_what_waits_is_drawn_anew_around_whoever_is_there(served: Served, open_p
         served.decide(each, "abort")
 
 
+def test_a_fold_stays_open_around_the_focus_when_its_count_grows(served: Served, open_page: OpenPage) -> None:
+    page = open_page(served, "/health")
+    expect(page.locator("h1")).to_have_text("Health")
+
+    page.evaluate(
+        """async () => {
+            const { h, redraw } = await import("/js/h.js");
+            const place = document.querySelector("main").appendChild(h("div"));
+            const draw = (count) =>
+                redraw(place, h("details", h("summary", `${count} more`), h("a", { href: "/runs/1" }, "Inside")));
+            draw(1).querySelector("details").open = true;
+            place.querySelector("a").focus();
+            draw(2);
+        }"""
+    )
+
+    expect(page.get_by_role("link", name="Inside")).to_be_focused()
+
+
 @pytest.mark.parametrize("is_late", [False, True], ids=["answered", "before the first answer"])
 def test_one_filter_after_the_other_is_filled_in(served: Served, open_page: OpenPage, is_late: bool) -> None:
     page = open_page(served, "/health")

@@ -50,21 +50,24 @@ export const fill = (element, ...children) => refill(element, nameOf, ...childre
 
 const FOCUSABLE = "a, button, summary, input, [tabindex]";
 
-// A button of the same name in another row or part does something else.
+// A button of the same name in another row or part does something else; a number in a name is often a count that grows.
 function nameOf(element) {
-	const name = element.getAttribute("href") ?? element.getAttribute("aria-label") ?? element.textContent;
+	const name = element.getAttribute("href") ?? element.getAttribute("aria-label") ?? element.textContent.replace(/\d+/g, "");
 	const part = element.closest("tr, section");
 	return [element.localName, element.getAttribute("class"), name, part?.cells?.[0]?.textContent ?? part?.getAttribute("aria-label")].join(" ");
 }
 
 // The same with a key for what has no lasting name.
-export function refill(element, keyOf, ...children) {
+export const refill = (element, keyOf, ...children) => put(element, keyOf, children);
+
+function put(element, keyOf, children, settle) {
 	const focused = element.contains(document.activeElement) ? document.activeElement : null;
 	const key = focused && keyOf(focused);
 	const listAlike = () => [...element.querySelectorAll(FOCUSABLE)].filter((each) => keyOf(each) === key);
 	const at = focused && listAlike().indexOf(focused);
 	element.replaceChildren();
-	add(element, ...children);
+	add(element, children);
+	settle?.(); // what is inside a closed fold cannot have the focus
 	if (focused) (focused.isConnected ? focused : listAlike()[at])?.focus({ preventScroll: true });
 	return element;
 }
@@ -74,10 +77,10 @@ export function redraw(element, ...children) {
 	const list = (selector) => [...element.querySelectorAll(selector)];
 	const open = new Set(list("details[open] > summary").map(nameOf));
 	const lefts = list(".scroll-x").map((each) => each.scrollLeft);
-	fill(element, ...children);
-	for (const summary of list("details > summary")) if (open.has(nameOf(summary))) summary.parentElement.open = true;
-	list(".scroll-x").forEach((each, index) => (each.scrollLeft = lefts[index] ?? 0));
-	return element;
+	return put(element, nameOf, children, () => {
+		for (const summary of list("details > summary")) if (open.has(nameOf(summary))) summary.parentElement.open = true;
+		list(".scroll-x").forEach((each, index) => (each.scrollLeft = lefts[index] ?? 0));
+	});
 }
 
 // Make an element hold these nodes in this order, touching only what differs, so that focus and scroll stay.
