@@ -45,12 +45,12 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 _STYLES = ("base", "run", "pages")  # in the order in which they override each other; sent as one file
-_COMMENT_LINE = re.compile(rb"^//.*$", re.MULTILINE)  # sent as an empty one, so that the lines keep their numbers
+_COMMENT_LINE = re.compile(rb"^//.*$", re.MULTILINE)
 _COMMENT_AT_END = re.compile(rb"[ \t]+// [^\n\"'`]*$", re.MULTILINE)  # with a quote behind it, it may be text
+# A line that the next one can follow at once, since it is empty or ends so; never one with a comment that was left.
+_OPEN_LINE = re.compile(rb"^((?:(?!//).)*[,;{(\[]|)\n+", re.MULTILINE)
 _CSS_COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
-_CSS_SPACE = re.compile(
-    rb"\s*([{};])\s*"
-)  # around what ends a rule or a part of it; none of our texts has such a character
+_CSS_SPACE = re.compile(rb"\s*([{};])\s*")  # around what ends a rule or a part of it; no text of ours has one of these
 _CSS_COLON = re.compile(rb"([{;][a-z-]+): ")
 _INDENT = re.compile(rb"^[ \t]+", re.MULTILINE)  # of no text: none of ours goes over several lines
 
@@ -92,7 +92,7 @@ def _to_file(name: str, content: bytes) -> _File:
     suffix = Path(name).suffix
     content = _INDENT.sub(b"", content)
     if suffix == ".js":
-        content = _COMMENT_AT_END.sub(b"", _COMMENT_LINE.sub(b"", content))
+        content = _OPEN_LINE.sub(rb"\1", _COMMENT_AT_END.sub(b"", _COMMENT_LINE.sub(b"", content)))
     elif suffix == ".css":
         content = _CSS_COLON.sub(rb"\1:", _CSS_SPACE.sub(rb"\1", _CSS_COMMENT.sub(b"", content)))
     digest = hashlib.sha256(content).hexdigest()[:32]
