@@ -41,6 +41,7 @@ COMMON = {
     "current",
     "decide",
     "delete",
+    "details",
     "deliver",
     "delta",
     "diff",
