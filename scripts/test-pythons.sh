@@ -5,6 +5,10 @@ set -euo pipefail
 uv=$(command -v uv || echo .tools/bin/uv)
 tests=(tests/unit tests/conformance tests/integration/engine/run/test_interrupts.py)
 missing=()
+# pyenv's own commands only find the version that is chosen; its versions lie beside each other.
+if command -v pyenv > /dev/null; then
+  for folder in "$(pyenv root)"/versions/*/bin; do PATH=$folder:$PATH; done
+fi
 for version in "$@"; do
   folder=.venv-pythons/$version
   if ! [ -x "$folder/bin/python" ] && ! "$uv" venv --quiet --no-python-downloads --python "$version" "$folder"; then
