@@ -314,6 +314,9 @@ def _find_misfits(persona: AgentPersona) -> Iterator[tuple[Loc, str]]:
             yield (field,), "a command persona has a model of its own; give its program the options in argv"
     if persona.max_output_tokens and persona.model_settings.max_output_tokens:
         yield ("model_settings", "max_output_tokens"), "it stands beside the persona's own max_output_tokens"
+    takes_thinking_tokens = persona.backend in (Backend.ANTHROPIC, Backend.OPENROUTER, Backend.SIMULATED)
+    if persona.model_settings.thinking_tokens is not None and not is_command and not takes_thinking_tokens:
+        yield ("model_settings", "thinking_tokens"), f"backend {persona.backend} takes no number; set effort instead"
     yield from _find_subagent_misfits(persona)
     if not is_command and not persona.model:
         yield ("model",), f"backend {persona.backend} needs a model"

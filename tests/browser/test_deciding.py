@@ -36,6 +36,31 @@ def test_approving_from_the_inbox_lets_the_run_complete(served: Served, open_pag
     assert [each["action"] for each in detail["approvals"]] == ["approve"]
 
 
+def test_an_artifact_is_approved_as_the_person_edited_it(served: Served, open_page: OpenPage) -> None:
+    run_id = waiting_run(served, "To be edited")
+    page = open_page(served, f"/runs/{run_id}")
+    card = page.locator(".approval")
+
+    card.get_by_text("Edit the artifact").press("Enter")
+    text = card.get_by_label("Artifact as JSON")
+    expect(text).to_have_value(re.compile('"summary"'))
+    check_access(page)
+    text.fill('{"points": []}')
+    card.get_by_role("button", name="Approve and continue").click()
+    expect(card.get_by_role("alert")).to_contain_text("summary")  # it must be valid by its schema, too
+    text.fill('{"summary": "In my own words, and long enough", "points": ["one", "two"]}')
+    card.get_by_role("button", name="Approve and continue").click()
+
+    detail = served.wait_for(run_id, "completed")
+    edited = [each for each in detail["artifacts"] if each["phase_key"] == "draft"][-1]
+    with served.client() as client:
+        content = client.get(f"/api/runs/{run_id}/artifacts/draft").text
+        history = client.get(f"/api/runs/{run_id}/history").text
+    assert edited["state"] == "accepted"
+    assert "In my own words" in content
+    assert '"by":"admin"' in history.replace(" ", "")
+
+
 def test_requested_changes_make_a_second_attempt_that_can_be_compared(served: Served, open_page: OpenPage) -> None:
     run_id = waiting_run(served, "To be changed")
     page = open_page(served, f"/runs/{run_id}")

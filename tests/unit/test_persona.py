@@ -221,6 +221,12 @@ def test_settings_and_subagents_that_contradict_themselves_are_refused(field: st
         load(**{field: value})
 
 
+@pytest.mark.parametrize("backend", ["openai", "openai_compatible", "ollama"])
+def test_a_number_of_tokens_to_think_is_refused_where_it_would_not_be_sent(backend: str) -> None:
+    with pytest.raises(ValidationError, match=f"backend {backend} takes no number; set effort instead"):
+        load(backend=backend, base_url="http://localhost:1/v1", model_settings={"thinking_tokens": 2048})
+
+
 def test_a_list_of_hosts_is_all_the_network_there_is() -> None:
     rules = Permissions.model_validate({"network": ["PyPI.org", "*.npmjs.org:443"]})
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.agents.models.factory import open_models
 from holdfast.agents.policy.file_policy import SCRATCH_ROUTE
-from holdfast.agents.policy.web_policy import WEB_FETCH, WEB_SEARCH
+from holdfast.agents.policy.web_policy import WEB_FETCH, WEB_SEARCH, WEB_TOOLS
 from holdfast.agents.redaction import SECRETS
 from holdfast.agents.tools.rules import FILE_TOOLS
 from holdfast.config import Config
@@ -64,7 +64,7 @@ def build_agent(
     from holdfast.agents.calls.middleware import JournalMiddleware
 
     scratch = scratch_dir or _default_scratch(config, root_dir)
-    names = list_permitted_tools(persona)
+    names = _list_framework_tools(persona)
     backend = CompositeBackend(
         default=_open_files(names, config, root_dir, scratch / "staged"),
         routes={SCRATCH_ROUTE: FilesystemBackend(root_dir=scratch / "kept", virtual_mode=True)},
@@ -129,7 +129,13 @@ def _default_scratch(config: Config, root_dir: Path) -> Path:
 
 
 def list_permitted_tools(persona: AgentPersona) -> list[str]:
-    """List the tools that the agent of a persona has, in the framework's names."""
+    """List the tools that the agent of a persona has, with those that it has only if the persona names them."""
+    permitted = persona.permissions.tools or ()
+    return [*_list_framework_tools(persona), *(name for name in (TODO_TOOL, *WEB_TOOLS) if name in permitted)]
+
+
+def _list_framework_tools(persona: AgentPersona) -> list[str]:
+    """List the tools for files and commands, in the framework's names."""
     permitted = persona.permissions.tools
     # The framework insists on reading: long outputs are handed over as files.
     names = [name for name in FILE_TOOLS if permitted is None or name in permitted or name == "read_file"]

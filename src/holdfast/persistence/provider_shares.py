@@ -1,7 +1,8 @@
 """How processes share a limit of calls to a provider, and what a provider has asked all of them to wait.
 
 Rule: what a process may have under way is its share, a row. No share is enlarged beyond what the others leave, so their
-sum never passes the limit; a process that gives no sign of life for as long as a lease has none.
+sum never passes the limit; a process that gives no sign of life for as long as a lease has none. A time that lies
+further ahead than any can was written by a clock that was wrong, and counts for nothing once that is set right.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.statements import to_time_text
 
 LEASE_S = 6.0
+MAX_HOLD_S = 120.0  # of what a provider may ask for; a longer one is met again by the next call
 _LOCK = 0x7368617265  # "share"
 
 
@@ -41,6 +43,9 @@ async def take_share(db: Database, provider: str, holder: str, *, under_way: int
         params: dict[str, Any] = {"provider": provider, "holder": holder}
         params |= {"over": to_time_text(now - timedelta(seconds=LEASE_S)), "now": to_time_text(now)}
         await session.execute(text("DELETE FROM provider_shares WHERE seen_at < :over"), params)  # locks SQLite
+        # A process that still lives shows it within a lease from now on; one that was killed does not.
+        later = {**params, "later": to_time_text(now + timedelta(seconds=LEASE_S))}
+        await session.execute(text("UPDATE provider_shares SET seen_at = :now WHERE seen_at > :later"), later)
         query = "SELECT holder, share FROM provider_shares WHERE provider = :provider AND holder <> :holder"
         others = {row.holder: int(row.share) for row in await session.execute(text(query), params)}
         share = max(under_way, min(_fair_part(limit, holder, [*others, holder]), limit - sum(others.values())))
@@ -74,7 +79,7 @@ async def _read_terms(db: Database, session: AsyncSession, provider: str) -> tup
     now = datetime.fromisoformat(row.now)
     hold_s = (datetime.fromisoformat(row.hold_until) - now).total_seconds() if row.hold_until else 0.0
     limit = row.own if row.own is not None else row.of_backend
-    return None if limit is None else int(limit), now, max(hold_s, 0.0)
+    return None if limit is None else int(limit), now, hold_s if 0.0 < hold_s <= MAX_HOLD_S else 0.0
 
 
 async def drop_share(db: Database, provider: str, holder: str) -> None:
@@ -86,14 +91,16 @@ async def drop_share(db: Database, provider: str, holder: str) -> None:
 
 
 async def hold_provider(db: Database, provider: str, seconds: float) -> None:
-    """Let no process call a provider for a while; a longer hold stays."""
+    """Let no process call a provider for a while, two minutes at most; a longer hold stays."""
     async with db.session() as session:
         _, now, _ = await _read_terms(db, session, provider)
         await session.rollback()
         query = text(
             "INSERT INTO provider_holds (provider, hold_until) VALUES (:provider, :until) "
             "ON CONFLICT (provider) DO UPDATE SET hold_until = excluded.hold_until "
-            "WHERE provider_holds.hold_until < excluded.hold_until"
+            "WHERE provider_holds.hold_until < excluded.hold_until OR provider_holds.hold_until > :latest"
         )
-        await session.execute(query, {"provider": provider, "until": to_time_text(now + timedelta(seconds=seconds))})
+        until, latest = (now + timedelta(seconds=each) for each in (min(seconds, MAX_HOLD_S), MAX_HOLD_S))
+        times = {"until": to_time_text(until), "latest": to_time_text(latest)}
+        await session.execute(query, {"provider": provider, **times})
         await session.commit()

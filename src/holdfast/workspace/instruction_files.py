@@ -5,6 +5,7 @@ the phases after it. They are a text of the repository and permit nothing; what 
 """
 
 import functools
+import posixpath
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -65,6 +66,8 @@ class Instructions:
     files: tuple[InstructionFile, ...] = ()
     nested: tuple[str, ...] = ()
     skills: tuple[Skill, ...] = ()
+    folder: str = "."
+    """Where the agent works. The paths above begin at the top of the repository, those in the text at this folder."""
 
     def with_skills(self, names: Collection[str] | None) -> "Instructions":
         """Return the same with no skills but those of these names; `None` stands for all."""
@@ -76,14 +79,17 @@ class Instructions:
 
     def render(self) -> str:
         """Render the text for an agent; empty where there is nothing."""
-        parts = [_render_file(file) for file in self.files]
+        parts = [_render_file(file, self._to_own(file.path)) for file in self.files]
         if self.nested:
-            parts.append("\n".join([_NESTED, *(f"- `{path}`" for path in self.nested)]))
+            parts.append("\n".join([_NESTED, *(f"- `{self._to_own(path)}`" for path in self.nested)]))
         parts = [_INTRODUCTION, *parts] if parts else []
         if self.skills:
-            listed = (f"- **{skill.name}** (`{skill.path}`): {skill.description}" for skill in self.skills)
+            listed = (f"- **{each.name}** (`{self._to_own(each.path)}`): {each.description}" for each in self.skills)
             parts.append("\n".join([_SKILLS, *listed]))
         return "\n\n".join(parts)
+
+    def _to_own(self, path: str) -> str:
+        return posixpath.relpath(f"/{path}", f"/{self.folder}")
 
 
 def read_workspace_instructions(workspace: Workspace) -> Instructions:
@@ -117,15 +123,18 @@ def read_instructions(git: Git, commit: str, folder: str = ".") -> Instructions:
             files.append(InstructionFile(path, text, len(content)))
     below = "" if here == PurePosixPath() else f"{here}/"
     nested = [path for path in sorted(found) if path.startswith(below) and path.isprintable()]
-    return Instructions(tuple(files), tuple(nested[:_LISTED]), _read_skills(git, entries))
+    return Instructions(tuple(files), tuple(nested[:_LISTED]), _read_skills(git, entries, here), str(here))
 
 
-def _read_skills(git: Git, entries: Iterable[tuple[str, str, str]]) -> tuple[Skill, ...]:
-    """Read the skills of a commit; of two with one name the one in the folder that is listed first counts."""
+def _read_skills(git: Git, entries: Iterable[tuple[str, str, str]], here: PurePosixPath) -> tuple[Skill, ...]:
+    """Read the skills of a folder, whose agent could not read those of the folders above it.
+
+    Of two with one name the one in the folder that is listed first counts.
+    """
     blobs = {path: blob for mode, blob, path in entries if path.endswith("/SKILL.md") and mode != _LINK_MODE}
     skills: dict[str, Skill] = {}
     for folder in SKILL_FOLDERS:
-        for path in sorted(path for path in blobs if str(PurePosixPath(path).parent.parent) == folder):
+        for path in sorted(path for path in blobs if PurePosixPath(path).parent.parent == here / folder):
             if len(skills) == MAX_SKILLS or not path.isprintable():
                 continue
             text = git.run("cat-file", "blob", blobs[path]).stdout[:MAX_FILE_BYTES].decode(errors="replace")
@@ -165,9 +174,10 @@ def _is_known(text: str, files: Iterable[InstructionFile]) -> bool:
     return any(file.text == text or import_of == PurePosixPath(file.path).name for file in files)
 
 
-def _render_file(file: InstructionFile) -> str:
+def _render_file(file: InstructionFile, path: str) -> str:
     text = file.text.replace(f"</{_TAG}", f"<\\/{_TAG}")
     cut = ""
     if file.is_cut:
-        cut = f"\n\n[Cut: the first {MAX_FILE_BYTES // 1024} of {file.size // 1024} KiB. The rest is in `{file.path}`.]"
-    return f'<{_TAG} file="{file.path}">\n{text}{cut}\n</{_TAG}>'
+        rest = "" if path.startswith("../") else f" The rest is in `{path}`."  # the agent cannot read above its folder
+        cut = f"\n\n[Cut: the first {MAX_FILE_BYTES // 1024} of {file.size // 1024} KiB.{rest}]"
+    return f'<{_TAG} file="{path}">\n{text}{cut}\n</{_TAG}>'

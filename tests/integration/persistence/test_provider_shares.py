@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from holdfast.agents.calls.rate_limits import RateLimits
+from holdfast.persistence import provider_shares
 from holdfast.persistence.admission import put_limit
 from holdfast.persistence.db import Database
 from holdfast.persistence.provider_shares import drop_share, hold_provider, take_share
+from holdfast.persistence.statements import to_time_text
 
 PROVIDER = "openai"
 
@@ -36,6 +40,39 @@ async def test_shares_shrink_for_who_comes_and_their_sum_never_passes_the_limit(
     await drop_share(db, PROVIDER, "a")
     assert (await take_share(db, PROVIDER, "b", under_way=1)).share == 3
     assert (await take_share(db, "ollama", "b", under_way=0)).share is None
+
+
+async def set_clock_ahead(db: Database, table: str, column: str) -> None:
+    """Leave the rows as a process does whose clock was a day ahead, and is right again."""
+    ahead = to_time_text(datetime.now(UTC) + timedelta(days=1))
+    async with db.session() as session:
+        await session.execute(text(f"UPDATE {table} SET {column} = :ahead"), {"ahead": ahead})
+        await session.commit()
+
+
+async def test_a_hold_by_a_clock_that_was_ahead_holds_nobody(databases: list[Database]) -> None:
+    db = databases[0]
+    await hold_provider(db, PROVIDER, 20)
+    await set_clock_ahead(db, "provider_holds", "hold_until")
+    assert (await take_share(db, PROVIDER, "a", under_way=0)).hold_s == 0.0
+
+    await hold_provider(db, PROVIDER, 20)  # what it asks for now counts all the same
+
+    assert 10 < (await take_share(db, PROVIDER, "a", under_way=0)).hold_s <= 20
+
+
+async def test_the_share_of_a_process_killed_with_its_clock_ahead_ends_with_its_lease(
+    databases: list[Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = databases[0]
+    await put_limit(db, "provider", PROVIDER, 3, by="")
+    await take_share(db, PROVIDER, "killed", under_way=0)
+    await set_clock_ahead(db, "provider_shares", "seen_at")
+    assert (await take_share(db, PROVIDER, "b", under_way=0)).share == 0  # it may live: it has a lease from now on
+
+    monkeypatch.setattr(provider_shares, "LEASE_S", -1.0)  # that is over
+
+    assert (await take_share(db, PROVIDER, "b", under_way=0)).share == 3
 
 
 async def test_calls_of_three_processes_are_never_more_than_the_limit_and_all_are_made(

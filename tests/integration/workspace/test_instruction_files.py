@@ -61,7 +61,9 @@ def test_the_nearest_file_comes_first_and_those_below_are_named(repo: Path) -> N
 
     assert (top.names, top.nested) == (["AGENTS.md"], ("app/AGENTS.md", "app/web/AGENTS.md", "lib/CLAUDE.md"))
     assert (app.names, app.nested) == (["app/AGENTS.md", "AGENTS.md"], ("app/web/AGENTS.md",))
-    assert "- `app/web/AGENTS.md`" in app.render()
+    assert "- `app/web/AGENTS.md`" in top.render()
+    assert "- `web/AGENTS.md`" in app.render()  # as the agent's tools know it, whose folder is app
+    assert 'file="AGENTS.md">\nApp.' in app.render()
 
 
 def test_a_long_file_is_cut_and_says_so(repo: Path) -> None:
@@ -132,3 +134,16 @@ def test_of_two_skills_with_one_name_the_projects_own_counts_and_links_do_not(re
     commit(repo, {})
 
     assert [each.description for each in read_folder_instructions(repo).skills] == ["Own."]
+
+
+def test_in_a_subfolder_its_own_skills_are_listed_by_paths_that_its_agent_can_read(repo: Path) -> None:
+    commit(
+        repo,
+        {"app/.claude/skills/pdf/SKILL.md": skill("pdf", "App's."), ".claude/skills/top/SKILL.md": skill("top", "No.")},
+    )
+
+    found = read_folder_instructions(repo / "app")
+
+    assert [each.path for each in found.skills] == ["app/.claude/skills/pdf/SKILL.md"]
+    assert "- **pdf** (`.claude/skills/pdf/SKILL.md`): App's." in found.render()
+    assert [each.name for each in read_folder_instructions(repo).skills] == ["top"]

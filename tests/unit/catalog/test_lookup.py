@@ -11,6 +11,7 @@ from holdfast.catalog import PACKAGE_DIR, Catalog, Source, load_model_table
 from holdfast.enums import Backend, Capability
 from holdfast.errors import ConfigInvalid, PersonaNotFound, TemplateInvalid, TemplateNotFound
 from holdfast.persona import AgentPersona, Permissions, load_personas_from_dir
+from holdfast.runtime.run_fold.todo_log import TODO_TOOL
 from holdfast.workflow import (
     ApprovalRule,
     Phase,
@@ -49,6 +50,16 @@ def test_each_backend_alone_can_fill_every_role_without_consent(workflow: Workfl
     bindings = bind_personas(workflow, PERSONAS, BackendAvailability(frozenset({backend})))
 
     assert {binding.backend for binding in bindings.values()} == {backend}
+
+
+def test_the_agents_of_models_keep_a_to_do_list_that_people_see() -> None:
+    without = (Backend.COMMAND, Backend.SIMULATED)
+    own = [persona for persona in PERSONAS if persona.backend not in without]
+
+    assert own
+    assert [one.name for one in own if TODO_TOOL not in (one.permissions.tools or ())] == []
+    shells = [one for one in own if Capability.SHELL in one.capabilities]
+    assert [one.name for one in shells if "execute" not in (one.permissions.tools or ())] == []
 
 
 def test_who_reviews_or_verifies_is_not_who_wrote() -> None:

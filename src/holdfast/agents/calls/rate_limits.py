@@ -18,11 +18,10 @@ from urllib.parse import urlsplit
 
 from holdfast.config import Config, PerProvider
 from holdfast.persistence.db import Database
-from holdfast.persistence.provider_shares import LEASE_S, drop_share, hold_provider, take_share
+from holdfast.persistence.provider_shares import LEASE_S, MAX_HOLD_S, drop_share, hold_provider, take_share
 from holdfast.persona import AgentPersona
 
 _REPORT_AFTER_S = 1.0  # a shorter wait is not worth an event
-_MAX_HOLD_S = 120.0  # of what a provider may ask for; a longer one is met again by the next call
 _MINUTE_S = 60.0
 _FRESH_S = 1.0
 _log = logging.getLogger("holdfast.agents")
@@ -45,7 +44,7 @@ class _Provider:
         self.shared: SharedLimits | None = None
 
     def hold_off(self, seconds: float) -> None:
-        self._held_until = max(self._held_until, time.monotonic() + min(seconds, _MAX_HOLD_S))
+        self._held_until = max(self._held_until, time.monotonic() + min(seconds, MAX_HOLD_S))
 
     def leave(self) -> None:
         self.under_way -= 1
@@ -217,7 +216,7 @@ class RateLimits:
     def hold_off(self, name: str, seconds: float) -> None:
         self._get(name).hold_off(seconds)
         if self._shared is not None:
-            self._shared.hold_off(name, min(seconds, _MAX_HOLD_S))
+            self._shared.hold_off(name, min(seconds, MAX_HOLD_S))
 
     def leave(self, name: str) -> None:
         self._get(name).leave()

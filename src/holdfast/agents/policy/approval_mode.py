@@ -6,12 +6,13 @@ from typing import Any
 
 from holdfast.agents.policy.file_policy import WRITING_TOOLS
 from holdfast.agents.policy.judgement import Judgement, needs_approval
+from holdfast.agents.policy.tool_policy import CODING_AGENT
 from holdfast.agents.policy.web_policy import WEB_FETCH, find_place
 from holdfast.persona import ApprovalMode, Verdict
 
 Judge = Callable[[str, Mapping[str, Any]], Judgement]
 MODE_RULE = "approval-mode"
-_CHANGING = WRITING_TOOLS | {"execute"}
+_CHANGING = WRITING_TOOLS | {"execute", CODING_AGENT}
 # One plain command: no variables, patterns, quotes, redirections or second commands; its words are what it runs.
 _PLAIN_LINE = re.compile(r"[A-Za-z0-9_./:=@%+,-]+(?: +[A-Za-z0-9_./:=@%+,-]+)*")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9-]*")

@@ -34,6 +34,11 @@ def to_lane(event: Event) -> Lane:
     return Lane(to_text(event.payload.get("phase")), round(to_number(attempt)) or 1)
 
 
+def is_of_subagent(event: Event) -> bool:
+    """Tell whether an event is of a subagent, whose lane is the key of the tool call that started it."""
+    return ".t" in str(event.lane_id or "").partition("/")[2]
+
+
 def find_tree(event: Event) -> str | None:
     """Return the id of the files that an event was recorded with, if it was."""
     result = event.payload.get("result")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from holdfast.runtime.events import Event, EventKind
-from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, to_lane, to_text
+from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, is_of_subagent, to_lane, to_text
 
 TODO_TOOL = "write_todos"
 
@@ -28,7 +28,7 @@ class Todo:
 
 
 class TodoLog(EventFold):
-    """The last list of each phase; a new attempt begins without one."""
+    """The last list of each phase's own agent; a new attempt begins without one."""
 
     def __init__(self) -> None:
         self.by_phase: dict[str, list[Todo]] = {}
@@ -47,8 +47,8 @@ class TodoLog(EventFold):
 
     def _take(self, event: Event) -> None:
         args = event.payload.get("args")
-        if event.payload.get("tool") != TODO_TOOL or not isinstance(args, Mapping):
-            return
+        if event.payload.get("tool") != TODO_TOOL or not isinstance(args, Mapping) or is_of_subagent(event):
+            return  # a list of a subagent is about its part of the work
         todos = args.get("todos")
         entries = [_to_todo(entry) for entry in todos if isinstance(entry, Mapping)] if isinstance(todos, list) else []
         if written := [todo for todo in entries if todo.content and todo.status in set(TodoStatus)]:

@@ -77,6 +77,17 @@ async def test_the_preview_chooses_only_whom_the_personas_page_calls_ready(api: 
     assert away["label"] == "away: http://127.0.0.1:9/v1 does not answer"
 
 
+async def test_a_persona_shows_every_tool_that_its_agent_has(api: Api) -> None:
+    personas = api.config.config_dir / "personas"
+    personas.mkdir(parents=True, exist_ok=True)
+    more = "permissions: {tools: [grep, execute, web_fetch, write_todos]}"
+    (personas / "reader.yaml").write_text(own_persona("http://127.0.0.1:9/v1", ALL, more))
+
+    item = (await read_ready(api))["mine"]
+
+    assert item["tools"] == ["read_file", "grep", "execute", "write_todos", "web_fetch"]
+
+
 async def test_holdfast_is_no_model_server(api: Api, own_address: str) -> None:
     write_persona(api, f"{own_address}/v1", "itself")
 

@@ -21,6 +21,7 @@ def judge(name: str, args: Mapping[str, Any]) -> Judgement:
         ("writes", "read_file", Verdict.ALLOW),
         ("writes", "write_file", Verdict.ASK),
         ("writes", "execute", Verdict.ASK),
+        ("writes", "agent", Verdict.ASK),
         ("always", "read_file", Verdict.ASK),
     ],
 )

@@ -8,6 +8,9 @@ import { longText, raw } from "../../parts/text.js";
 import { ask, button, chip, chips, facts, field, keepDraft, loading, mark, note, pairs, problemNote, say, time } from "../../parts/ui.js";
 import { findingList, findingsOf } from "./results.js";
 
+// The server keeps no more of an artifact with the question.
+const MAX_CONTENT_CHARS = 20000;
+
 export function approvalCard(approval, view) {
 	const { approval_id: id, first_by: first, digest, about, deadline_at: deadline, causes } = approval;
 	const subject = approval.shown ?? {};
@@ -17,13 +20,13 @@ export function approvalCard(approval, view) {
 	const draft = keepDraft(comment, id);
 	const trouble = h("div");
 
-	const edited = about === "tool" ? argumentsEditor(approval) : null;
+	const edited = EDITORS[about]?.(approval);
 	const answer = async (action, more) => {
 		fill(trouble);
 		let extra = more;
 		try {
-			const args = action === "approve" && edited?.read();
-			if (args) extra = { ...more, args };
+			const changes = action === "approve" && edited?.read();
+			if (changes) extra = { ...more, ...changes };
 		} catch (error) {
 			return void fill(trouble, problemNote(error));
 		}
@@ -84,7 +87,7 @@ const SUBJECTS = {
 		const facts = [["Asked because", reason], call.line.startsWith("$ ") && ["Tool", h("code.foreign", call.tool)]];
 		return h("div.stack.tight", h("p", explanation), callSubject(call, subject), pairs(facts.filter(Boolean)));
 	},
-	phase({ approval_id: id, phase_key: key, attempt }, subject, view, url) {
+	phase({ approval_id: id, phase_key: key, attempt }, subject, view, url, edited) {
 		const content = typeof subject.content === "string" ? subject.content : "";
 		const place = h("div.approval-subject", { tabindex: "0", role: "region", "aria-label": "What is to be approved" });
 		const versions = view.run.artifacts.filter((each) => each.phase_key === key);
@@ -107,7 +110,7 @@ const SUBJECTS = {
 		};
 		show((hasDrafts(id) && modes.find(([name]) => name === "Files")) || modes[0]);
 		const changed = subject.changed?.length > 0 && note("waiting", `Asked again: ${subject.changed.join(" and ")} changed since it was asked the first time.`);
-		return h("div.stack.tight", changed, verdict(versions.findLast((each) => each.attempt === attempt)), tabs, place);
+		return h("div.stack.tight", changed, verdict(versions.findLast((each) => each.attempt === attempt)), tabs, place, edited?.element);
 	},
 };
 
@@ -119,23 +122,32 @@ function callSubject({ tool, line }, { args, argv }) {
 	return [line.startsWith("$ ") ? h("pre.code.foreign", line) : h("p", h("code", tool)), callArguments !== undefined && raw(callArguments, size)];
 }
 
-// The arguments, to be changed before the call is allowed: `read()` gives them if they were.
-function argumentsEditor({ call, shown: subject }) {
-	if (!call.can_edit || whyNot("approver")) return null;
-	const { args } = subject;
-	const isCommand = typeof args?.command === "string";
-	const before = isCommand ? args.command : JSON.stringify(args, null, 2);
-	const control = h("textarea.mono", { rows: Math.min(8, before.split("\n").length + 1), spellcheck: "false" });
+// What a person may change before they approve it: `read()` gives what goes with the answer if they did.
+const EDITORS = {
+	tool({ call, shown: subject }) {
+		if (!call.can_edit) return null;
+		const { args } = subject;
+		const isCommand = typeof args?.command === "string";
+		const hint = "The agent's call is made with this instead, and the journal has both.";
+		const read = (text) => ({ args: isCommand ? { ...args, command: text } : JSON.parse(text) });
+		const words = isCommand ? ["Edit the command", "Command"] : ["Edit the arguments", "Arguments as JSON"];
+		return editor(words, isCommand ? args.command : JSON.stringify(args, null, 2), hint, read);
+	},
+	phase({ shown: subject }) {
+		// Two people must see the same, and of a long one only a part is here.
+		const { content, risk } = subject ?? {};
+		if (typeof content !== "string" || !content || content.length >= MAX_CONTENT_CHARS || risk === "critical") return null;
+		const hint = "Approved with your text, which is recorded under your name; the next phases work from it.";
+		return editor(["Edit the artifact", "Artifact as JSON"], content, hint, (text) => ({ artifact: JSON.parse(text) }));
+	},
+};
+
+function editor([title, label], before, hint, read) {
+	if (whyNot("approver")) return null;
+	const control = h("textarea.mono", { rows: Math.min(16, before.split("\n").length + 1), spellcheck: "false" });
 	control.value = before;
-	const hint = "The agent's call is made with this instead, and the journal has both.";
-	const element = h("details", h("summary", isCommand ? "Edit the command" : "Edit the arguments"), field(isCommand ? "Command" : "Arguments as JSON", control, hint));
-	return {
-		element,
-		read() {
-			if (control.value === before) return null;
-			return isCommand ? { ...args, command: control.value } : JSON.parse(control.value);
-		},
-	};
+	const start = control.value;
+	return { element: h("details", h("summary", title), field(label, control, hint)), read: () => (control.value === start ? null : read(control.value)) };
 }
 
 function verdict(artifact) {
