@@ -17,7 +17,7 @@ MAX_OUTPUT_CHARS = 32_000
 _HEAD_CHARS = 8_000
 _MAX_LINES = 1_000
 _LINE_BYTES = 64 * 1024
-_END_S = 2.0
+_END_S = 1.5
 
 
 class OutputText:
@@ -128,7 +128,8 @@ class ShellCommands:
             return
         assert self._running is not None
         await self._has_process.wait()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        # Twice as Ctrl-C does: a shell that has only just begun, and has no child yet, forgets the first.
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if self._process is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
