@@ -29,7 +29,6 @@ _POLL_S = 20.0  # a notice that was lost is made good by the sweep, which is soo
 _HEARTBEAT_S = 20.0
 _SILENT_S = 3 * _HEARTBEAT_S  # until the row of a loop is removed by the next one that begins, whosever it is
 _ABORT_S = 300.0  # nobody aborts a job: what ends a run is written in its journal
-_IDLE_S = 10.0
 _NETWORK = "connect_timeout=5 keepalives_idle=5 keepalives_interval=2 keepalives_count=3 tcp_user_timeout=10000"
 _log = logging.getLogger("holdfast.fleet")
 
@@ -123,7 +122,7 @@ class ProcrastinateQueue:
         conninfo = f"{self._db.address}{'&' if '?' in self._db.address else '?'}{_NETWORK.replace(' ', '&')}"
         watch = _LoopWatch()
         connector = procrastinate.PsycopgConnector(
-            conninfo=conninfo, min_size=1, max_size=2, max_idle=_IDLE_S, timeout=5.0, configure=watch.note_listener
+            conninfo=conninfo, min_size=1, max_size=1, timeout=5.0, configure=watch.note_listener
         )
         app = procrastinate.App(connector=connector)
 
