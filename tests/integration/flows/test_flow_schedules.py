@@ -2,35 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from tests.support.flow_stores import FlowStore, new_flow_store
+from tests.support.flow_stores import FlowStore
 
 from holdfast import Context, Runtime, flow, get_flow, list_flows, start_flow
 from holdfast.errors import ConfigInvalid, ScheduleInvalid
-from holdfast.flows.service import flow_registry
 from holdfast.flows.service.flow_registry import list_definitions
 from holdfast.flows.service.flow_schedule import Missed, ScheduledFlows
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.testing import memory_store, skip_time
 
+pytestmark = pytest.mark.usefixtures("own_registry")
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 HALF_PAST_S = (NOON + timedelta(minutes=30)).timestamp()
 HOUR_S = 3600.0
-
-
-@pytest.fixture(autouse=True)
-def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_registry, "_flows", {})
-
-
-@pytest.fixture(params=["path", "postgres"])
-def flows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FlowStore]:
-    with new_flow_store(request.param, tmp_path, lambda: request.getfixturevalue("postgres_url")) as store:
-        yield store
 
 
 def new_process(store: SQLiteCheckpointer) -> ScheduledFlows:

@@ -1,32 +1,20 @@
 """Flows with a time limit for the whole run: cancelled wherever they stand, once, with what they have to undo."""
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.flow_stores import FlowStore, new_flow_store
+from tests.support.flow_stores import FlowStore
 
 from holdfast import Context, RunCancelled, RunPaused, Runtime, flow, get_flow, list_flows, run_flow, start_flow
 from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid
-from holdfast.flows.service import flow_registry
 from holdfast.flows.service.flow_registry import list_definitions
 from holdfast.flows.service.flow_times import LimitedFlows
 from holdfast.testing import memory_store, skip_time
 
-
-@pytest.fixture(autouse=True)
-def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_registry, "_flows", {})
-
-
-@pytest.fixture(params=["path", "postgres"])
-def flows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FlowStore]:
-    with new_flow_store(request.param, tmp_path, lambda: request.getfixturevalue("postgres_url")) as store:
-        yield store
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 def list_requests(flows: FlowStore, run_id: str) -> list[Any]:

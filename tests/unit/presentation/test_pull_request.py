@@ -28,7 +28,7 @@ def test_the_form_is_known_by_the_repository(repository: str, form: str) -> None
 
 @pytest.mark.parametrize(
     "repository",
-    ["/work/shop", "file:///srv/team/shop", "https://github.com/shop", "https://example.org/team/shop", "https://["],
+    ["/srv/shop", "file:///srv/team/shop", "https://github.com/shop", "https://example.org/team/shop", "https://["],
 )
 def test_what_has_no_known_form_offers_none(repository: str) -> None:
     assert find_pull_request_form(repository, base="main", title="T", run_id="1a2b3c4d") is None
