@@ -147,11 +147,12 @@ class ToolCallRecorder:
         state = self._replay(state)
         state = await self._get_permission(state)
         state = await self._run_hooks_before(state)
-        state = await self._find_tree(state)
-        state = self._add_intent_facts(state)
-        state = self._set_price(state)
-        state = self._prepare_effect(state)
-        state = await self._record_result(state)
+        async with self._beside_no_others(state):  # from here on, so that its files are those of its own turn
+            state = await self._find_tree(state)
+            state = self._add_intent_facts(state)
+            state = self._set_price(state)
+            state = self._prepare_effect(state)
+            state = await self._record_result(state)
         return await self._run_hooks_after(state)
 
     # -- the stages, in their order -----------------------------------------------------------------------------------
@@ -268,8 +269,7 @@ class ToolCallRecorder:
                 step.with_intent, step.with_result = state.price.with_intent, state.price.with_result
             # The next to read it is a model, and what it is asked is recorded first.
             step.is_acked_late = not (state.rule.is_mutating or state.is_stand_in)
-        async with self._beside_no_others(state):
-            return replace(state, result=await self._log.step(step, state.effect))
+        return replace(state, result=await self._log.step(step, state.effect))
 
     def _beside_no_others(self, state: ToolCallState) -> contextlib.AbstractAsyncContextManager[None]:
         """Let no file tool work while a command runs: the engine opens files as the user, and a command that changes a

@@ -10,6 +10,7 @@ from tests.support.agents.phase import LANE, Phase, essence, outcomes
 from tests.support.agents.scripted_model import ScriptedModel, asks, says, tool
 
 from holdfast.agents.calls.middleware import JournalMiddleware
+from holdfast.agents.tools.files import WholeFileBackend
 from holdfast.agents.tools.rules import CommandSpool, ToolRule, file_tool_rules
 from holdfast.runtime.step import CancelRun, Interrupted, Stopped, Suspended
 
@@ -205,3 +206,35 @@ async def test_no_file_tool_works_while_a_command_runs(phase: Phase, tmp_path: P
 
     assert "written" in str(messages[3].content)
     assert messages[4].content == "beside"
+
+
+async def test_a_command_beside_a_file_tool_is_recorded_with_the_files_that_it_finds(
+    phase: Phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever restores the files before the command would lose what the file tool has written before it."""
+    write = WholeFileBackend.awrite
+
+    async def write_late(files: WholeFileBackend, *args: str) -> Any:
+        for _ in range(100):  # the command has come as far as it can without its turn
+            await asyncio.sleep(0)
+        return await write(files, *args)
+
+    async def run(word: str) -> str:
+        return word
+
+    async def look() -> str:
+        return "after" if (phase.root / "f.txt").exists() else "before"
+
+    monkeypatch.setattr(WholeFileBackend, "awrite", write_late)
+    command = ToolRule("reattach", spool=CommandSpool(tmp_path / "spool"))
+    calls = [("write_file", {"file_path": "/f.txt", "content": "x"}), ("run", {"word": "ran"})]
+    model = ScriptedModel(script=[asks(*calls), says("done")])
+
+    await phase.play(
+        rules={**file_tool_rules(phase.root), "run": command},
+        before_command=look,
+        build={"model": model, "tools": [tool("run", run)]},
+    )
+
+    (begun,) = [event.payload for event in phase.events() if event.kind == "tool.started"]
+    assert (begun["tool"], begun["tree_before"]) == ("run", "after")
