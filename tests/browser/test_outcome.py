@@ -2,17 +2,19 @@
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access
-from tests.support.browser_world import HARM, Served, make_repository
+from tests.support.browser_world import HARM, Served
 
 
 @pytest.fixture(scope="module")
 def reviewed(served: Served) -> str:
-    run_id = served.start_run("reviewed", title="Write notes", persona_overrides={"author": "z-reviewed"})
+    repo, author = served.make_own_repository("outcome"), {"author": "z-reviewed"}
+    run_id = served.start_run("reviewed", title="Write notes", repo_path=repo, persona_overrides=author)
     served.wait_for(run_id, "completed")
     return run_id
 
@@ -26,7 +28,7 @@ def test_a_finished_run_opens_on_its_result_and_is_not_plain_green(
     expect(page.get_by_role("link", name="Outcome")).to_have_attribute("aria-current", "page")
     expect(page.locator(".run-status.tone-waiting")).to_contain_text("The review asks for changes.")
     expect(panel.get_by_label("Review")).to_contain_text("major")
-    expect(panel).to_contain_text("1 file changed, +1 −0")
+    expect(panel, served.explain(reviewed)).to_contain_text("1 file changed, +1 −0")
     expect(panel).to_contain_text("2 commands run, 1 failed at the last try.")
     expect(panel.get_by_role("link", name="Download patch")).to_be_visible()
     assert page.evaluate("window.hurt") is None
@@ -58,7 +60,7 @@ def test_a_finished_run_opens_on_its_result_and_is_not_plain_green(
 def test_what_does_not_fit_is_shown_before_a_merge_and_a_merged_run_is_marked(
     served: Served, open_page: OpenPage
 ) -> None:
-    repo = make_repository(served.folder / "work" / "merged")  # other runs begin at the main branch of the shared one
+    repo = Path(served.make_own_repository("merged"))
     run_id = served.start_run(
         "reviewed", title="To be merged", repo_path=str(repo), persona_overrides={"author": "z-reviewed"}
     )

@@ -149,11 +149,13 @@ def test_side_by_side_a_line_may_be_on_one_side_only(served: Served, open_page: 
 
 
 def test_comments_outlive_a_reload_and_the_end_of_the_session(served: Served, open_page: OpenPage) -> None:
-    run_id = served.start_run("gated", title="Commented", persona_overrides={"author": "z-reviewed"})
+    repo, author = served.make_own_repository("commented"), {"author": "z-reviewed"}
+    run_id = served.start_run("gated", title="Commented", repo_path=repo, persona_overrides=author)
     served.wait_for(run_id, "paused")
     page = open_page(served, f"/runs/{run_id}")
     page.get_by_role("button", name="Files", exact=True).click()
-    expect(page.locator(".approval .diff-total")).to_have_text("1 file, +1 −0, and 1 artifact")
+    total = page.locator(".approval .diff-total")
+    expect(total, served.explain(run_id)).to_have_text("1 file, +1 −0, and 1 artifact")
     expect(page.locator(".approval details.diff-file").last).not_to_have_attribute("open", "")
     number = page.get_by_role("button", name="Comment on line 1", exact=True)
     number.press("Enter")
@@ -199,10 +201,11 @@ def test_two_megabytes_of_changes_are_a_few_rows(served: Served, open_page: Open
 
 
 def test_a_long_change_is_whole_where_it_is_approved(served: Served, open_page: OpenPage) -> None:
-    run_id = served.start_run("gated", title="Lavish", persona_overrides={"author": "z-lavish"})
+    repo, author = served.make_own_repository("lavish"), {"author": "z-lavish"}
+    run_id = served.start_run("gated", title="Lavish", repo_path=repo, persona_overrides=author)
     served.wait_for(run_id, "paused")
     page = open_page(served, f"/runs/{run_id}")
-    expect(page.locator(".approval header")).to_contain_text("7 files changed, +12,0")
+    expect(page.locator(".approval header"), served.explain(run_id)).to_contain_text("7 files changed, +12,0")
 
     page.get_by_role("button", name="Files", exact=True).press("Enter")
 

@@ -215,6 +215,21 @@ def make_repository(path: Path) -> Path:
     return path
 
 
+_STATE_OF_REPOSITORY = (["log", "--oneline", "-5", "main"], ["status", "--short", "--branch"])
+_RELEVANT = re.compile(r"(run|phase|agent|tool|artifact|checkpoint|human|message)\.|model\.(response|error)")
+_IRRELEVANT = {"policy", "place", "fingerprint", "usage", "response_metadata", "bindings", "hash"}
+_CLIP_CHARS = 100
+
+
+def _clip(data: Any) -> Any:
+    """Return what an event holds without what says nothing of the files, and long texts cut."""
+    if isinstance(data, dict):
+        return {name: _clip(value) for name, value in data.items() if name not in _IRRELEVANT}
+    if isinstance(data, list):
+        return [_clip(value) for value in data]
+    return f"{data[:_CLIP_CHARS]}…" if isinstance(data, str) and len(data) > _CLIP_CHARS else data
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -318,6 +333,24 @@ class Served:
         with self.client() as client:
             wait_until(has_come, lambda: f"run {run_id} is {states}, not {detail['state']}: {detail['error']}")
         return detail
+
+    def make_own_repository(self, name: str) -> str:
+        """Make a repository for a test that counts what a run changes, or merges it; return its path."""
+        return str(make_repository(self.folder / "work" / name))
+
+    def explain(self, run_id: str) -> str:
+        """Tell what a run did and on which files, for whoever finds another result than expected."""
+        with self.client() as client:
+            detail = client.get(f"/api/runs/{run_id}").json()
+            history = [json.loads(line) for line in client.get(f"/api/runs/{run_id}/history").text.splitlines()]
+        relevant = [event for event in history if _RELEVANT.match(event["kind"])]
+        events = [f"{event['seq']} {event['kind']} {json.dumps(_clip(event['payload']))}" for event in relevant]
+        git = ["git", "-C", detail["repo_path"]]
+        states = [subprocess.run([*git, *words], capture_output=True, text=True) for words in _STATE_OF_REPOSITORY]
+        worktree = self.folder / "data" / "worktrees" / run_id
+        files = sorted(str(file.relative_to(worktree)) for file in worktree.rglob("*") if file.is_file())
+        own = [file for file in files if not file.startswith(".holdfast/")]
+        return "\n".join([f"Run {run_id}:", *events, *(state.stdout for state in states), f"Its files: {own}", ""])
 
     def decide(self, run_id: str, action: str, comment: str = "", *, role: str = "admin") -> None:
         with self.client(role) as client:
