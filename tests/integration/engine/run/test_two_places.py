@@ -15,6 +15,7 @@ from tests.support.progress_limit import until
 import holdfast.engine
 from holdfast.agents.build import build_agent
 from holdfast.engine import WorkflowEngine
+from holdfast.engine.phase import commands
 from holdfast.engine.run import foreign_commands
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.enums import Backend, RunStatus
@@ -26,6 +27,11 @@ from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.outcomes.crashes import find_crash_loop
 from holdfast.workspace import SpoolOptions, list_commands, remove_spooled, run_spooled, stop_spooled
+
+
+class Died(BaseException):
+    """The process is gone."""
+
 
 CONTENT = json.dumps(artifact("00000000-0000-0000-0000-000000000000", "spec"))
 HAND_IN = f"mkdir -p out; echo '{CONTENT}' > out/spec.json"
@@ -89,7 +95,7 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
 
 @pytest.mark.parametrize("on_lost", ["ask", "rerun"])
 async def test_f1_what_was_left_of_a_command_here_is_not_taken_for_its_next_start_when_the_run_comes_back(
-    worlds: tuple[World, World], tmp_path: Path, on_lost: str
+    worlds: tuple[World, World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_lost: str
 ) -> None:
     here, there = worlds
     begun = tmp_path / "shared" / "begun"
@@ -112,6 +118,20 @@ async def test_f1_what_was_left_of_a_command_here_is_not_taken_for_its_next_star
         await elsewhere.decide(run_id, row.id, "approve")
     else:
         await _leave(asyncio.create_task(elsewhere.resume(run_id)), begun, 2)
+
+    remove, died = commands.remove_spooled, []
+
+    def remove_and_die(key: str, *, spool_dir: Path) -> None:
+        if on_lost == "ask":  # else it dies before
+            remove(key, spool_dir=spool_dir)
+        died.append(key)
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commands, "remove_spooled", remove_and_die)
+        with pytest.raises(Died):
+            await engine_with(here, body, **fields).resume(run_id)
+    assert died
 
     result = await engine_with(here, body, **fields).resume(run_id)
     Path(f"{begun}.2").touch()
