@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,7 @@ def build_agent(
     from deepagents.backends import CompositeBackend, FilesystemBackend
 
     from holdfast.agents.calls.middleware import JournalMiddleware
+    from holdfast.agents.deferred_subagent import DeferredSubagent
 
     scratch = scratch_dir or _default_scratch(config, root_dir)
     names = _list_framework_tools(persona)
@@ -72,8 +73,7 @@ def build_agent(
     )
     journal = next((part for part in middleware if isinstance(part, JournalMiddleware)), None)
 
-    def to_graph(subagent: Subagent) -> Any:
-        own_model = open_models(persona.as_subagent(subagent), config)[0] if subagent.model else chat_model
+    def to_spec(subagent: Subagent, own_model: "BaseChatModel") -> Any:
         own_names = _narrow(names, subagent)
         return {
             "name": subagent.name,
@@ -85,22 +85,39 @@ def build_agent(
         }
 
     # One of the framework's own by this name would have no middleware.
-    subagents = [each for each in persona.subagents if each.name != GENERAL_PURPOSE.name]
     general = next((each for each in persona.subagents if each.name == GENERAL_PURPOSE.name), GENERAL_PURPOSE)
-    agent = create_deep_agent(
-        chat_model,
-        list(tools),
-        system_prompt=persona.system_prompt,
-        backend=backend,
-        middleware=[*middleware, *_own_parts(backend, names, chat_model, journal)],
-        subagents=[to_graph(each) for each in (general, *subagents)],
-    )
-    more = {tool.name for tool in tools}
-    _check_guarded(
-        agent,
-        {*names, *more},
-        {each.name: _narrow([*names, *sorted(more)], each) for each in (general, *subagents)},
-    )
+    subagents = [general, *(each for each in persona.subagents if each.name != GENERAL_PURPOSE.name)]
+    more = sorted(tool.name for tool in tools)
+
+    def assemble(helpers: list[Any]) -> Any:
+        return create_deep_agent(
+            chat_model,
+            list(tools),
+            system_prompt=persona.system_prompt,
+            backend=backend,
+            middleware=[*middleware, *_own_parts(backend, names, chat_model, journal)],
+            subagents=helpers,
+        )
+
+    def to_deferred(subagent: Subagent) -> Any:
+        own_model = open_models(persona.as_subagent(subagent), config)[0] if subagent.model else chat_model
+
+        def build() -> Any:
+            # The framework puts its own parts around a subagent's, so it builds an agent that has this one.
+            agent = assemble(
+                [to_spec(each, own_model) if each is subagent else deferred[each.name] for each in subagents]
+            )
+            graph = _subagents_of(agent)[subagent.name]
+            _check_tools(f"subagent {subagent.name}", graph, _narrow([*names, *more], subagent))
+            return graph
+
+        return {"name": subagent.name, "description": subagent.description, "runnable": DeferredSubagent(build)}
+
+    deferred = {each.name: to_deferred(each) for each in subagents}
+    agent = assemble(list(deferred.values()))
+    _check_tools("agent", agent, [*names, *more, "task"])
+    if set(_subagents_of(agent)) != set(deferred):
+        raise AssertionError(f"The agent has the subagents {sorted(_subagents_of(agent))}.")
     if journal is not None:
         journal.use_fallbacks(fallbacks)
     return agent
@@ -209,15 +226,10 @@ def _narrow(names: Sequence[str], subagent: Subagent) -> list[str]:
     return [name for name in names if permitted is None or name in permitted or name == "read_file"]
 
 
-def _check_guarded(agent: Any, expected: set[str], subagents: Mapping[str, Sequence[str]]) -> None:
-    """Raise if a new version of the framework brought a tool or a subagent that our middleware does not know."""
-    tools = _tools_of(agent)
-    helpers = _subagents_of(tools["task"]) if "task" in tools else {}
-    if set(tools) != expected | {"task"} or set(helpers) != set(subagents):
-        raise AssertionError(f"The agent has the tools {sorted(tools)} and the subagents {sorted(helpers)}.")
-    for name, own in subagents.items():
-        if set(_tools_of(helpers[name])) != set(own):
-            raise AssertionError(f"The subagent {name} has the tools {sorted(_tools_of(helpers[name]))}.")
+def _check_tools(who: str, graph: Any, expected: Sequence[str]) -> None:
+    """Raise if a new version of the framework brought a tool that our middleware does not know."""
+    if set(_tools_of(graph)) != set(expected):
+        raise AssertionError(f"The {who} has the tools {sorted(_tools_of(graph))}.")
 
 
 def _tools_of(graph: Any) -> dict[str, Any]:
@@ -225,9 +237,9 @@ def _tools_of(graph: Any) -> dict[str, Any]:
     return found
 
 
-def _subagents_of(task_tool: Any) -> dict[str, Any]:
+def _subagents_of(agent: Any) -> dict[str, Any]:
     """Return the agents behind the `task` tool. Only the closures of its functions hold them, so those are searched."""
-    waiting, seen = [task_tool.coroutine], set()
+    waiting, seen = [_tools_of(agent)["task"].coroutine], set()
     while waiting:
         function = waiting.pop()
         if not inspect.isfunction(function) or function in seen:

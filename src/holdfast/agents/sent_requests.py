@@ -17,8 +17,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.types import Command
 
 from holdfast.agents.calls.codec import encode_or_opaque
-from holdfast.agents.calls.fingerprints import RequestPrint, tool_schema
+from holdfast.agents.calls.fingerprints import RequestPrint
 from holdfast.agents.redaction import SECRETS
+from holdfast.agents.tool_schemas import tool_schema
 
 _SETTINGS = ("temperature", "max_tokens", "top_p", "top_k", "seed", "stop", "reasoning_effort", "reasoning", "thinking")
 

@@ -3,9 +3,10 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -37,7 +38,12 @@ class Definition(BaseModel):
         """Return plain JSON data unless another `mode` is asked for; validating it again gives an equal model."""
         return super().model_dump(mode=mode, **kwargs)
 
-    @property
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = super().model_copy(update=update, deep=deep)
+        vars(copied).pop("content_hash", None)
+        return copied
+
+    @cached_property
     def content_hash(self) -> str:
         """The identity of what is written in it.
 

@@ -140,13 +140,17 @@ class WorkflowEngine:
         Raises, in this order: `RunNotFound`, `RunAlreadyTerminal`, `RunMetadataMissing`, `TemplateLoadFailed`, then
         `RunBusy`.
         """
+        await self.drive(run_id, accept_drift=accept_drift, **change)
+        return await self.result(run_id)
+
+    async def drive(self, run_id: RunId, *, accept_drift: bool = False, **change: Unpack[ChangeOptions]) -> None:
+        """Do what `resume` does, and raise what it raises, without a look at where the run then stands."""
         loaded = await self._owner.load(run_id)
         async with self._owner.owning(loaded.run_id) as (journal, claim):
             if request := ChangeRequest(**change):
                 await self._write_change(journal, claim, request)
             await decide_overdue(self._db, journal, run_id=loaded.run_id)
             await self._owner.drive(journal, claim, ResumeStart(accept_drift))
-        return await self.result(loaded.run_id)
 
     async def retry(
         self,

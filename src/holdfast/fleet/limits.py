@@ -40,9 +40,9 @@ class Limit:
         """Say what is limited, and to what."""
         if self.kind == DAY_LIMIT:
             return f"${self.amount:.2f} a day"
-        unit = "calls at a time to" if self.kind == PROVIDER_LIMIT else "runs at a time"
-        of = {"runs": "in all", PROVIDER_LIMIT: self.name}.get(self.kind, f"of {self.kind} {self.name}")
-        return f"{self.amount:g} {unit} {of}"
+        unit = "call" if self.kind == PROVIDER_LIMIT else "run"
+        of = {"runs": "in all", PROVIDER_LIMIT: f"to {self.name}"}.get(self.kind, f"of {self.kind} {self.name}")
+        return f"{self.amount:g} {unit if self.amount == 1 else unit + 's'} at a time {of}"
 
 
 def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str, str]:

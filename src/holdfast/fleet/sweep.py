@@ -53,6 +53,7 @@ class Sweep:
         self._is_sweeper = False
         self._clock_off_s = 0.0
         self._forget_at = 0.0
+        self._away_since: float | None = None
 
     def wake(self) -> None:
         """Look now, instead of in a moment."""
@@ -70,11 +71,16 @@ class Sweep:
                     else:
                         await self._look_for_us(taker)
                     took_s = time.monotonic() - began
+                    if self._away_since is not None:
+                        _log.warning("What is due can be read again, after %.0f s.", began - self._away_since)
+                        self._away_since = None
                     if took_s > _SLOW_S:
                         self._journal.note_outage()
                 except Exception as error:
                     self._journal.note_outage()
-                    _log.warning("What is due could not be read; it is tried again: %s", error)
+                    if self._away_since is None:  # not every two seconds of an outage
+                        self._away_since = began
+                        _log.warning("What is due could not be read; it is tried again until it can: %s", error)
                 gap_s = max(_GAP_S, min(took_s / _MOST_SHARE, self._poll_s / 2))
                 await asyncio.sleep(gap_s)
                 with contextlib.suppress(TimeoutError):

@@ -35,6 +35,7 @@ from holdfast.persistence.fleet import (
     unregister,
 )
 from holdfast.runtime.checkpoint import process_owner
+from holdfast.runtime.checkpoint.gc_pause import freeze_once
 from holdfast.runtime.journal import Journal
 
 _MAX_BACK_OFF_S = 300.0
@@ -306,6 +307,8 @@ class Worker:
             await drop_look(self._db, run_id, self.facts.name)
         if self._on_end is not None:
             await self._on_end(run_id)
+        if isinstance(drive, WorkflowDrive):
+            freeze_once()
 
     async def _give_back(self, run_id: str, error: Exception) -> None:
         """Leave a run that cannot be driven here as it is, for others, and say why where everybody can read it."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
 import select
+import sqlite3
 import tempfile
 import threading
 import time
@@ -164,11 +166,12 @@ class Database:
 
     async def _open_file(self) -> Any:
         """Open a connection of the driver's, as SQLAlchemy does, and remember it while anybody has it."""
-        import aiosqlite
+        from holdfast.persistence.sqlite_connection import OneWayConnection
 
         assert self.path is not None
         make_private_database(self.path)
-        connection = aiosqlite.connect(self.path, check_same_thread=False)
+        connect = functools.partial(sqlite3.connect, self.path, check_same_thread=False)
+        connection = OneWayConnection(connect)
         _thread_of(connection).daemon = True
         self._files.add(connection)
         return await connection

@@ -151,7 +151,7 @@ async def list_due(
         if db.path is None:
             found = await read_unowned(db, session, *conditions, limit=limit)
         else:
-            rows = [row for part in _select_due(db, *conditions) for row in await session.execute(part)]
+            rows = list(await session.execute(union_all(*_select_due(db, *conditions))))
             owned = find_held(lock_folder(db.path), [row.id for row in rows])
             found = await _admit_in_turn(db, session, [row for row in rows if row.id not in owned])
         await session.commit()

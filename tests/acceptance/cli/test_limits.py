@@ -16,6 +16,8 @@ def test_limits_are_set_listed_with_what_differs_here_and_removed(
     holdfast: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert holdfast("limits", "set", "workflow", "release", "2").out == "Limit: 2 runs at a time of workflow release.\n"
+    assert holdfast("limits", "set", "provider", "openai", "1").out == "Limit: 1 call at a time to openai.\n"
+    holdfast("limits", "remove", "provider", "openai")
     holdfast("limits", "set", "day", "3.5")
     monkeypatch.setenv("HOLDFAST_DAY_BUDGET_USD", "20")
 

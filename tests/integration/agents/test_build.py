@@ -57,9 +57,9 @@ async def test_the_agent_has_the_file_tools_and_one_guarded_subagent(phase: Phas
     async with open_log(phase.store) as log:
         agent = phase.agent(phase.middleware(log))
 
-    helpers = _subagents_of(_tools_of(agent)["task"])
+    helpers = _subagents_of(agent)
     assert set(_tools_of(agent)) == {*FILES, "execute", "task"}
-    own = {name: set(_tools_of(helper)) for name, helper in helpers.items()}
+    own = {name: set(_tools_of(helper.graph)) for name, helper in helpers.items()}
     assert own == {"general-purpose": {*FILES, "execute"}}
 
 
@@ -80,8 +80,8 @@ async def test_a_persona_brings_its_own_subagents_with_no_more_tools_than_it_has
     async with open_log(phase.store) as log:
         agent = build_agent(persona, phase.config, root_dir=phase.root, middleware=[phase.middleware(log)])
 
-    helpers = _subagents_of(_tools_of(agent)["task"])
-    assert {name: set(_tools_of(helper)) for name, helper in helpers.items()} == {
+    helpers = _subagents_of(agent)
+    assert {name: set(_tools_of(helper.graph)) for name, helper in helpers.items()} == {
         "general-purpose": FILES,
         "searcher": {"grep", "read_file"},
         "writer": FILES,

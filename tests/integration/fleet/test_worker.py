@@ -191,8 +191,10 @@ async def test_a_repository_out_of_reach_backs_off_with_its_reason_and_no_claim(
 
 
 async def test_a_worker_shows_its_figures_on_a_port_of_its_own(office: Api, folder: Path, fleet_url: str) -> None:
-    with machines(folder, fleet_url, "alpha", arguments=("--metrics-port", "0")) as (alpha,):
-        url = alpha.greeting.split()[-1]
+    with machines(folder, fleet_url, "alpha", arguments=("--metrics-port", "0", "--metrics-host", "0.0.0.0")) as (
+        alpha,
+    ):
+        url = alpha.greeting.split()[-1].replace("0.0.0.0", "127.0.0.2")
         await office.wait_for(await office.start())
         async with httpx.AsyncClient() as client:
             answer, wrong = await client.get(url), await client.get(url.replace("metrics", "other"))

@@ -192,3 +192,27 @@ async def test_f7_a_process_that_is_quiet_again_gives_its_connections_to_the_ser
 async def until_async(look: Any, is_enough: Any) -> None:
     while not is_enough(await look()):
         await asyncio.sleep(0)
+
+
+async def test_a_query_of_sqlite_takes_one_way_to_its_thread_and_a_cancelled_one_keeps_nobody(tmp_path: Path) -> None:
+    db = Database(f"sqlite+aiosqlite:///{tmp_path}/holdfast.db", connections=1, wait_s=60.0)
+    await db.init_schema()
+
+    async def ask(query: str) -> int:
+        async with db.session() as session:
+            return int(await session.scalar(text(query)) or 0)
+
+    assert await ask("SELECT count(*) FROM runs") == 0
+    [connection] = db._files
+    before = connection._requests
+    assert await ask("SELECT count(*) FROM runs") == 0
+    assert connection._requests == before + 1
+
+    long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000) SELECT count(*) FROM n"
+    asking = asyncio.create_task(ask(long))
+    await until(lambda: not connection.is_idle)
+    asking.cancel()
+    await asyncio.wait([asking])
+
+    assert await ask("SELECT 7") == 7
+    await db.dispose()

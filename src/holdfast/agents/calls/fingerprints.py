@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from langchain.agents.middleware import ModelRequest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from holdfast.agents.calls.codec import encode_or_opaque
 from holdfast.agents.image_blocks import measure_images
+from holdfast.agents.tool_schemas import describe_tools, tool_schema
 from holdfast.runtime.jsondata import to_canonical_json
 
 
@@ -69,12 +69,6 @@ class Fingerprints:
         return self._tools_print
 
 
-def describe_tools(tools: Sequence[BaseTool | dict[str, Any]]) -> list[Any]:
-    """List what decides how a model sees the tools. The tools themselves cannot be compared: the framework copies them
-    for every call."""
-    return [tool if isinstance(tool, dict) else (tool.name, tool.description, tool.args_schema) for tool in tools]
-
-
 class _HashedMessages:
     """The messages of a lane's last request, already hashed."""
 
@@ -118,11 +112,6 @@ def model_name(model: Any) -> str:
 
 def _settings(request: "ModelRequest[Any]") -> list[Any]:
     return [encode_or_opaque(request.model_settings), encode_or_opaque(request.tool_choice)]
-
-
-def tool_schema(tool: BaseTool | dict[str, Any]) -> Any:
-    """Return how a model sees a tool."""
-    return tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
 
 
 def _essence(message: BaseMessage) -> list[Any]:

@@ -15,10 +15,10 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AnyMessage, get_buffer_string
 from langchain_core.messages.utils import count_tokens_approximately
 
-from holdfast.agents.calls.fingerprints import describe_tools
 from holdfast.agents.calls.provider_errors import to_overflow
 from holdfast.agents.image_blocks import list_references
 from holdfast.agents.redaction import SECRETS
+from holdfast.agents.tool_schemas import count_tool_tokens
 
 if TYPE_CHECKING:
     from holdfast.agents.calls.middleware import JournalMiddleware
@@ -31,22 +31,15 @@ class _TokenCounter:
 
     def __init__(self) -> None:
         self._messages: dict[int, tuple[Any, int]] = {}
-        self._tools: tuple[list[Any], int] = ([], 0)
 
     def __call__(self, messages: Iterable[Any], *, tools: Sequence[Any] | None = None) -> int:
-        return sum(self._of_message(message) for message in messages) + self._of_tools(list(tools or ()))
+        return sum(self._of_message(message) for message in messages) + count_tool_tokens(tools or ())
 
     def _of_message(self, message: Any) -> int:
         found = self._messages.get(id(message))
         if found is None or found[0] is not message:
             found = self._messages[id(message)] = (message, count_tokens_approximately([message]))
         return found[1]
-
-    def _of_tools(self, tools: list[Any]) -> int:
-        described = describe_tools(tools)
-        if described != self._tools[0]:
-            self._tools = (described, count_tokens_approximately([], tools=tools))
-        return self._tools[1]
 
 
 class JournaledSummaries(SummarizationMiddleware):

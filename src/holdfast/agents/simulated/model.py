@@ -17,7 +17,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
 from holdfast.agents.calls.live_text import LiveTextCallback
@@ -25,6 +24,7 @@ from holdfast.agents.calls.provider_errors import CutShort
 from holdfast.agents.simulated.conversation import PastCall
 from holdfast.agents.simulated.faults import DELIVERIES, Delivery
 from holdfast.agents.simulated.turns import MISBEHAVIOURS, SLOW_S, Reply, Scene, next_turn
+from holdfast.agents.tool_schemas import tool_schema
 from holdfast.errors import ConfigInvalid, PersonaInvalid
 from holdfast.persona import ScriptedTurn
 
@@ -53,7 +53,7 @@ class SimulatedChatModel(BaseChatModel):
         return "holdfast-simulated"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools])
+        return self.bind(tools=[tool_schema(tool) for tool in tools])
 
     def _generate(
         self,

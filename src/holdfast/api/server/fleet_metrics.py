@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from holdfast.api.server.metrics import Labels, gauge
-from holdfast.errors import HoldfastError
+from holdfast.errors import ConfigInvalid, HoldfastError
 from holdfast.fleet.worker import Worker
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import count_due, list_workers
@@ -68,8 +68,10 @@ def _by_code(counts: Mapping[str, int]) -> dict[Labels, float]:
 
 
 @contextlib.asynccontextmanager
-async def serve_metrics(db: Database, worker: Worker, metrics: DriveMetrics, port: int) -> AsyncIterator[int]:
-    """Answer `GET /metrics` on this machine alone, until left; yields the port."""
+async def serve_metrics(
+    db: Database, worker: Worker, metrics: DriveMetrics, address: tuple[str, int]
+) -> AsyncIterator[str]:
+    """Answer `GET /metrics` at this address, until left; yields the URL. Raises `ConfigInvalid` if it cannot be had."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
@@ -89,9 +91,19 @@ async def serve_metrics(db: Database, worker: Worker, metrics: DriveMetrics, por
                 await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", port, limit=_MOST_BYTES)
+    host, port = address
     try:
-        yield server.sockets[0].getsockname()[1]
+        server = await asyncio.start_server(answer, host, port, limit=_MOST_BYTES)
+    except (OSError, UnicodeError) as error:  # a name that is none, or a port that another program has
+        cause = getattr(error, "strerror", None) or str(error)
+        raise ConfigInvalid(
+            f"Nobody can listen on port {port} of {host!r}: {cause}.",
+            hint="Choose another --metrics-port, or an address of this machine as --metrics-host.",
+            key="--metrics-host",
+        ) from error
+    try:
+        port = server.sockets[0].getsockname()[1]
+        yield f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
     finally:
         server.close()
 

@@ -24,8 +24,11 @@ def worker(
         float, typer.Option("--grace", min=0, help="Seconds that calls in flight have to end when it is stopped.")
     ] = 60.0,
     metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", min=0, max=65535, help="Serve /metrics on this port, here only.")
+        int | None, typer.Option("--metrics-port", min=0, max=65535, help="Serve /metrics on this port.")
     ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", help="The address on which it serves /metrics, to all who reach it.")
+    ] = "127.0.0.1",
 ) -> None:
     """Drive runs and flows from a Postgres database, beside as many other workers as you like.
 
@@ -54,7 +57,13 @@ def worker(
         raise ConfigInvalid("--queues names no queue.", hint="For example: --queues runs,gpu", key="--queues")
     _check_queues(named, config)
     options = WorkerOptions(name=name or "", slots=slots, queues=named, grace_s=grace)
-    asyncio.run(_run(config, options, metrics_port))
+    if metrics_port is None and metrics_host != "127.0.0.1":
+        raise ConfigInvalid(
+            "--metrics-host says where, and --metrics-port is missing.",
+            hint="For example: --metrics-port 9090",
+            key="--metrics-host",
+        )
+    asyncio.run(_run(config, options, None if metrics_port is None else (metrics_host, metrics_port)))
 
 
 def _check_queues(names: tuple[str, ...], config: Any) -> None:
@@ -71,7 +80,7 @@ def _check_queues(names: tuple[str, ...], config: Any) -> None:
             )
 
 
-async def _run(config: Any, options: Any, metrics_port: int | None) -> None:
+async def _run(config: Any, options: Any, metrics_address: tuple[str, int] | None) -> None:
     """Drive until a signal, or until somebody drains it."""
     from holdfast.api.server.engines import Engines
     from holdfast.api.server.fleet_metrics import DriveMetrics, serve_metrics
@@ -90,12 +99,12 @@ async def _run(config: Any, options: Any, metrics_port: int | None) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, driving.drain)
-        await driving.start()
-        if metrics_port is not None:
+        if metrics_address is not None:
             metrics = DriveMetrics(journal.store.leases)
             journal.add_commit_listener(metrics.note_commit)
-            port = await stack.enter_async_context(serve_metrics(db, driving, metrics, metrics_port))
-            typer.echo(f"Figures for Prometheus: http://127.0.0.1:{port}/metrics")
+            url = await stack.enter_async_context(serve_metrics(db, driving, metrics, metrics_address))
+            typer.echo(f"Figures for Prometheus: {url}")
+        await driving.start()
         typer.echo(f"Worker {driving.facts.name} takes runs from {', '.join(driving.facts.queues)}.")
         await driving.stopped.wait()
 

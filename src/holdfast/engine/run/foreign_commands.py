@@ -9,16 +9,17 @@ from pathlib import Path
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_elsewhere
-from holdfast.workspace import find_place, list_commands, stop_spooled
+from holdfast.workspace import find_commands, find_place, stop_command
 
 
 async def stop_foreign_commands(db: Database, spool_dir: Path) -> list[str]:
     """End what an earlier process left running here of runs that have left this place; return the commands' keys."""
-    running = {key: _run_of(key) for key in await asyncio.to_thread(list_commands, spool_dir)}
+    running = await asyncio.to_thread(find_commands, spool_dir)
     place = await asyncio.to_thread(find_place, spool_dir.parent)
-    foreign = await list_elsewhere(db, set(running.values()), place.data) if running else set()
-    keys = sorted(key for key, run_id in running.items() if run_id in foreign)
-    await asyncio.gather(*(stop_spooled(key, spool_dir=spool_dir) for key in keys))
+    foreign = await list_elsewhere(db, set(map(_run_of, running)), place.data) if running else set()
+    keys = sorted(key for key in running if _run_of(key) in foreign)
+    # Another process of this place may have the run back by now, and run the same command again.
+    await asyncio.gather(*(stop_command(running[key]) for key in keys))
     return keys
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from alembic import context
 
-from holdfast.persistence import fleet_models  # noqa: F401 - its tables belong to the rows' metadata
+from holdfast.persistence.migrations import fleet_models  # noqa: F401 - its tables belong to the rows' metadata
 from holdfast.persistence.models import Base
 
 

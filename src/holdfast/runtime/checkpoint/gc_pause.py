@@ -1,6 +1,7 @@
-"""Python's collector, kept out of bulk work that makes no garbage."""
+"""Python's collector, kept out of bulk work that makes no garbage and of what stays."""
 
 import contextlib
+import functools
 import gc
 from collections.abc import Iterator
 
@@ -24,3 +25,13 @@ def without_gc() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
+
+
+@functools.cache
+def freeze_once() -> None:
+    """Let the collector look no more at what is loaded by now, for the whole process; only the first call does it.
+
+    For a process that has just done what it will do again and again: hundreds of thousands of objects of modules stay
+    to its end, and looking through them took a twentieth of its CPU time.
+    """
+    gc.freeze()

@@ -115,7 +115,13 @@ async def run_spooled(
 async def stop_spooled(key: str, *, spool_dir: Path, grace_s: float = TERM_GRACE_S) -> None:
     """End a command and all it started: politely, by force after `grace_s`. Also what it left in the background."""
     spooled = read_spooled(spool_folder(spool_dir, key))
-    if spooled is None:
+    if spooled is not None:
+        await stop_command(spooled, grace_s=grace_s)
+
+
+async def stop_command(spooled: Spooled, *, grace_s: float = TERM_GRACE_S) -> None:
+    """End a command as `stop_spooled` does; one that was begun with the same key since is left alone."""
+    if read_spooled(spooled.folder) != spooled:
         return
     if find_end(spooled) is None:
         write_whole(spooled.folder / "stop.json", "{}")  # crash: the command goes on; a later stop ends it
@@ -140,15 +146,20 @@ def find_command(key: str, *, spool_dir: Path) -> list[str] | None:
 
 def list_commands(spool_dir: Path) -> list[str]:
     """List the keys of all commands that run, whoever started them."""
-    keys: list[str] = []
+    return list(find_commands(spool_dir))
+
+
+def find_commands(spool_dir: Path) -> dict[str, Spooled]:
+    """Find all commands that run, whoever started them, by their keys."""
+    found: dict[str, Spooled] = {}
     for path in sorted(spool_dir.glob("*/command.json")):
         try:
             spooled, key = read_spooled(path.parent), json.loads(path.read_text())["key"]
         except (OSError, ValueError, KeyError):
             continue  # removed meanwhile, or not ours
         if spooled is not None and spooled.is_running:
-            keys.append(key)
-    return keys
+            found[key] = spooled
+    return found
 
 
 def is_running(key: str, *, spool_dir: Path) -> bool:

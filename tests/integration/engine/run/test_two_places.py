@@ -15,6 +15,8 @@ from tests.support.progress_limit import until
 import holdfast.engine
 from holdfast.agents.build import build_agent
 from holdfast.engine import WorkflowEngine
+from holdfast.engine.phase import commands
+from holdfast.engine.run import foreign_commands
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.enums import Backend, RunStatus
 from holdfast.errors import LeaseLost, StoreUnavailable
@@ -24,7 +26,12 @@ from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.outcomes.crashes import find_crash_loop
-from holdfast.workspace import SpoolOptions, list_commands, run_spooled, stop_spooled
+from holdfast.workspace import SpoolOptions, list_commands, remove_spooled, run_spooled, stop_spooled
+
+
+class Died(BaseException):
+    """The process is gone."""
+
 
 CONTENT = json.dumps(artifact("00000000-0000-0000-0000-000000000000", "spec"))
 HAND_IN = f"mkdir -p out; echo '{CONTENT}' > out/spec.json"
@@ -88,7 +95,7 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
 
 @pytest.mark.parametrize("on_lost", ["ask", "rerun"])
 async def test_f1_what_was_left_of_a_command_here_is_not_taken_for_its_next_start_when_the_run_comes_back(
-    worlds: tuple[World, World], tmp_path: Path, on_lost: str
+    worlds: tuple[World, World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_lost: str
 ) -> None:
     here, there = worlds
     begun = tmp_path / "shared" / "begun"
@@ -111,6 +118,20 @@ async def test_f1_what_was_left_of_a_command_here_is_not_taken_for_its_next_star
         await elsewhere.decide(run_id, row.id, "approve")
     else:
         await _leave(asyncio.create_task(elsewhere.resume(run_id)), begun, 2)
+
+    remove, died = commands.remove_spooled, []
+
+    def remove_and_die(key: str, *, spool_dir: Path) -> None:
+        if on_lost == "ask":  # else it dies before
+            remove(key, spool_dir=spool_dir)
+        died.append(key)
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commands, "remove_spooled", remove_and_die)
+        with pytest.raises(Died):
+            await engine_with(here, body, **fields).resume(run_id)
+    assert died
 
     result = await engine_with(here, body, **fields).resume(run_id)
     Path(f"{begun}.2").touch()
@@ -172,7 +193,7 @@ async def test_a_command_that_another_place_would_run_again_ends_with_the_lease(
 
 
 async def test_f1_a_machine_that_comes_back_ends_its_commands_of_runs_that_have_left_it(
-    worlds: tuple[World, World], tmp_path: Path
+    worlds: tuple[World, World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = worlds
     # One moves to another place and waits there for a person, with nobody as its owner; one is over.
@@ -200,6 +221,21 @@ async def test_f1_a_machine_that_comes_back_ends_its_commands_of_runs_that_have_
 
     assert list_commands(spool) == ["mine:s"]
     await until(lambda: all(wait.done() for wait in waits[1:]))
+
+    async def list_and_begin_again(*_: object) -> set[str]:
+        """Take the run back here in between: the command that is begun again has the same key."""
+        await _end(waits[0], spool)
+        remove_spooled("mine:s", spool_dir=spool)
+        waits[0] = asyncio.create_task(
+            run_spooled("mine:s", "sleep 1000", cwd=tmp_path, spool_dir=spool, options=options)
+        )
+        await until(lambda: list_commands(spool) == ["mine:s"])
+        return {"mine"}
+
+    monkeypatch.setattr(foreign_commands, "list_elsewhere", list_and_begin_again)
+    await stop_foreign_commands(here.db, spool)
+
+    assert list_commands(spool) == ["mine:s"]
     await _end(waits[0], spool)
 
 

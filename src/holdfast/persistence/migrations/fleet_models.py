@@ -1,4 +1,4 @@
-"""The rows of a fleet: its workers, and what they found that could not drive a run. Written by `fleet.py` beside it."""
+"""The rows of a fleet: its workers, and what they found that could not drive a run. Written by `persistence.fleet`."""
 
 from typing import Any
 
