@@ -11,7 +11,7 @@ from holdfast.errors import Nondeterminism, RowRefused, RunCancelled, RunPaused,
 from holdfast.flows.context import Context
 from holdfast.flows.typed_values.value_codec import UNDECLARED
 from holdfast.runtime import flow_rows
-from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
+from holdfast.runtime.cancellation import WATCH_AFTER_S, CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.flow_rows import FlowOptions, rows_of
@@ -52,6 +52,8 @@ class FlowExecution:
         self._is_drained = False
         self.on_end: Callable[[], None] = lambda: None
         """Called when the flow's code is over, and only that is to be recorded."""
+        self.has_time_limit = False
+        """Somebody in this process asks for the cancellation in time: it is heard of at once."""
         self.is_recorded = False
         """True once the journal has how this part ended: with a result, a failure, a pause or a cancellation."""
 
@@ -96,7 +98,10 @@ class FlowExecution:
     async def _run_once(self, context: Context, flow: Callable[[Context], Awaitable[_T]], codec: ResultCodec) -> _T:
         if not self._begun_at:
             await self._begin()
-        with watch_for_cancel(self._journal, self._log, has_met=context._has_met_requests) as self._watch:
+        after_s = 0.0 if self.has_time_limit else WATCH_AFTER_S
+        with watch_for_cancel(
+            self._journal, self._log, has_met=context._has_met_requests, after_s=after_s
+        ) as self._watch:
             result = await context.run(lambda: flow(context))
         copy: _T
         data, type_name, copy = codec.encode(result, "the result of the flow")
