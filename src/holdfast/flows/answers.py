@@ -20,7 +20,7 @@ from holdfast.runtime.flow_rows import rows_of
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json, to_json_as_is
 from holdfast.runtime.records import Record, Records
-from holdfast.runtime.stores import StoreLike, open_journal
+from holdfast.runtime.stores import StoreLike, no_such_run, open_journal
 
 _APPROVAL_ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
 _OUTCOME_ACTIONS = ("rerun", "done", "approve", "reject", "abort")
@@ -224,7 +224,7 @@ def _already(run_id: str, records: Records) -> RunAlreadyTerminal:
 async def _read(journal: Journal, run_id: str) -> Records:
     records = Records(await journal.read(run_id))
     if not records.last_seq:
-        raise RunNotFound(f"There is no run {run_id!r} in this store.", run_id=run_id)
+        raise no_such_run(journal.store, run_id)
     return records
 
 

@@ -18,7 +18,22 @@ def list_flow_runs(matching: FlowFilter, *, limit: int = 50) -> list[Row]:
     sql = f"SELECT {_COLUMNS} FROM flow_runs WHERE {where} ORDER BY created_at DESC, run_id DESC LIMIT :limit"  # noqa: S608 - ours
     rows = _query(sql, {**params, "limit": limit})
     driven = find_driven([row["run_id"] for row in rows if row["state"] == RunStatus.RUNNING])
-    return [_to_listed(row, driven) for row in rows]
+    texts = _read_status_texts([row["run_id"] for row in rows if row["state"] in (RunStatus.RUNNING, RunStatus.PAUSED)])
+    return [{**_to_listed(row, driven), "status_text": texts.get(row["run_id"], "")} for row in rows]
+
+
+def _read_status_texts(run_ids: list[str]) -> dict[str, str]:
+    """Read what runs that are not over last said of themselves, by their ids."""
+    if not run_ids:
+        return {}
+    params = {f"id{number}": run_id for number, run_id in enumerate(run_ids)}
+    names = ", ".join(f":{name}" for name in params)
+    rows = _query(
+        f"SELECT run_id, body FROM events AS e WHERE type = 'status.set' AND run_id IN ({names}) AND seq = "  # noqa: S608 - ours
+        "(SELECT max(seq) FROM events WHERE run_id = e.run_id AND type = 'status.set')",
+        params,
+    )
+    return {row["run_id"]: str(json.loads(row["body"])["payload"].get("text", "")) for row in rows}
 
 
 def find_flow_run(run_id: str) -> Row | None:

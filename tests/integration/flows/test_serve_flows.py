@@ -104,7 +104,14 @@ def test_the_commands_work_on_a_store_that_only_flows_have_written(tmp_path: Pat
         row["run_id"] for row in json.loads(call("runs", "list", "--tag", "team=x", "--store", store, "--json"))
     ] == ["one"]
     assert "is to be started" in call("runs", "list", "--store", store)
+    assert "waits for ship: packed, nearly out" in call("runs", "list", "--store", store)
     assert "waits for ship" in call("runs", "show", "two", "--store", store)
+    watched = CliRunner().invoke(app, ["runs", "watch", "two", "--store", store])
+    assert watched.exit_code == 3
+    assert "Approve: holdfast approve two:ship" in watched.stdout
+    assert "Then watch on: holdfast runs watch two" in watched.stdout
+    missing = CliRunner().invoke(app, ["runs", "show", "nobody", "--store", store])
+    assert str(missing.exception).startswith(f"There is no run 'nobody' in {store}. ")
     assert json.loads(call("runs", "show", "two", "--store", store, "--json"))["questions"][0]["key"] == "ship"
     assert "two:ship" in call("approvals", "--store", store)
     assert "number" in call("approvals", "show", "two", "--store", store)
@@ -137,6 +144,8 @@ async def _pause(store: str) -> None:
     from holdfast import RunPaused
 
     async def order(ctx: Context, number: int) -> None:
+        ctx.set_status("packing")
+        ctx.set_status("packed, nearly out")
         await ctx.approval("ship", show={"number": number})
 
     with pytest.raises(RunPaused):

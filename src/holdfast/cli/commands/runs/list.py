@@ -95,6 +95,8 @@ def _flow_row(row: dict[str, Any]) -> list[str | Cell]:
 
     now = plain(describe_flow_now(row))
     state = "interrupted" if now == "interrupted" else row["state"]
+    if row["status_text"]:
+        now = f"{now}: {plain(row['status_text'])}"
     tags = " ".join(f"{name}={value}" for name, value in row["tags"].items())
     what = plain(f"flow {row['flow']} {tags}".strip())
     return [
