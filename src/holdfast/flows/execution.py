@@ -189,7 +189,7 @@ class FlowExecution:
         if left := sorted(key for _, key in self._log.holds):
             facts["unfinished"] = left  # cancelled again while it compensated
         await self._end(self._log.event(EventKind.RUN_CANCELLED, **facts), RunStatus.CANCELLED)
-        return RunCancelled(f"Run {self._log.run_id!r} was cancelled.", run_id=self._log.run_id, reason=reason)
+        return to_run_cancelled(self._log.run_id, facts)
 
     async def _fail(self, error: Exception) -> None:
         event = self._log.event(
@@ -245,6 +245,13 @@ def _to_child_paused(run_id: str, child: Mapping[str, Any], wake_at: float | Non
         parent=run_id,
         **({} if wake_at is None else {"wake_at": wake_at}),
     )
+
+
+def to_run_cancelled(run_id: str, end: Mapping[str, Any]) -> RunCancelled:
+    """Return the error that says why and by whom a run was cancelled, as its `run.cancelled` has it."""
+    reason, by = str(end.get("reason") or ""), str(end.get("by") or "")
+    why = f"{f' by {by}' if by else ''}{f': {reason}' if reason else ''}".removesuffix(".")
+    return RunCancelled(f"Run {run_id!r} was cancelled{why}.", run_id=run_id, reason=reason, by=by)
 
 
 def to_run_paused(run_id: str, records: Records) -> RunPaused:

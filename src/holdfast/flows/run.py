@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from holdfast.enums import RunStatus
-from holdfast.errors import RunCancelled
 from holdfast.flows.context import Context
-from holdfast.flows.execution import FlowExecution, to_run_paused
+from holdfast.flows.execution import FlowExecution, to_run_cancelled, to_run_paused
 from holdfast.flows.service.flow_registry import name_of
 from holdfast.flows.sync_context import SyncContext, call_flow
 from holdfast.flows.time_limit import find_limit
@@ -152,7 +151,7 @@ def _is_complete(run_id: str, records: Records, call: Mapping[str, Any]) -> bool
     if records.created is not None:
         check_call(run_id, records.created, call)
     if records.status is RunStatus.CANCELLED:
-        raise RunCancelled(f"Run {run_id!r} was cancelled.", hint="Start a new run.", run_id=run_id)
+        raise to_run_cancelled(run_id, records.end)
     if records.status is RunStatus.PAUSED and records.cancel_request is None and not _is_answered(records):
         raise to_run_paused(run_id, records)
     return records.status is RunStatus.COMPLETED

@@ -54,14 +54,15 @@ def _to_path(text: str) -> str:
     return rest.removeprefix("/") or ":memory:"
 
 
-def describe_store(store: object) -> str:
+def _describe(store: object) -> str:
     """Say which store it is, without a password: a file, a database, or the class of one that has no name."""
     label = str(getattr(store, "label", ""))
     return {"": type(getattr(store, "inner", store)).__name__, ":memory:": "a store in memory"}.get(label, label)
 
 
 def no_such_run(store: object, run_id: str) -> RunNotFound:
-    where = describe_store(store)
+    """Return the error that names the store in which a run was looked for."""
+    where = _describe(store)
     return RunNotFound(f"There is no run {run_id!r} in {where}.", run_id=run_id, store=where)
 
 

@@ -121,6 +121,10 @@ def test_the_commands_work_on_a_store_that_only_flows_have_written(tmp_path: Pat
     with pytest.raises(ValueError, match="none left"):
         asyncio.run(run_flow(_fail, run_id="three", store=store))
     assert "  ValueError: none left" in call("runs", "show", "three", "--store", store)
+    listed = call("runs", "list", "--store", store)
+    assert "ValueError: none left" in listed
+    assert "cancelled by" in listed
+    assert "cancelled by" in call("runs", "show", "one", "--store", store)
     refused = CliRunner().invoke(app, ["runs", "list", "--store", str(tmp_path / "none.db")])
     assert isinstance(refused.exception, ConfigInvalid)
     assert not (tmp_path / "none.db").exists()

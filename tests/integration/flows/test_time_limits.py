@@ -25,23 +25,28 @@ def list_requests(flows: FlowStore, run_id: str) -> list[Any]:
 async def test_a_run_is_cancelled_in_the_middle_of_a_step_and_undoes_what_it_has_done(flows: FlowStore) -> None:
     undone: list[str] = []
 
-    @flow("booked", timeout=0.3)
+    @flow("booked", timeout=3600)
     async def booked(ctx: Context, what: str) -> None:
         async with ctx.compensate(undone.append, what):
-            await ctx.step("wait", asyncio.Event().wait)
+            await ctx.step("wait", wait)
 
-    @flow("quick", timeout=timedelta(hours=1))
+    async def wait() -> None:
+        clock.advance(3601)
+        await asyncio.Event().wait()
+
+    @flow("quick", timeout=timedelta(hours=2))
     async def quick(ctx: Context) -> str:
         return await ctx.step("do", lambda: "done")
 
-    async with Runtime(flows.target, flows=[booked, quick], poll_s=0.05) as runtime:
-        handle = await runtime.start(booked, "room", run_id="r")
-        assert await (await runtime.start(quick)).result() == "done"
-        with pytest.raises(RunCancelled):
-            await handle.result()
+    with skip_time() as clock:
+        async with Runtime(flows.target, flows=[booked, quick], poll_s=0.05) as runtime:
+            handle = await runtime.start(booked, "room", run_id="r")
+            assert await (await runtime.start(quick)).result() == "done"
+            with pytest.raises(RunCancelled):
+                await handle.result()
 
     assert undone == ["room"]
-    assert list_requests(flows, "r") == ["It was not over 0.3 s after its start."]
+    assert list_requests(flows, "r") == ["It was not over 3600 s after its start."]
 
 
 async def test_runs_that_wait_without_a_process_are_cancelled_too_by_one_of_several(flows: FlowStore) -> None:
@@ -68,20 +73,28 @@ async def test_runs_that_wait_without_a_process_are_cancelled_too_by_one_of_seve
 async def test_a_plain_run_flow_keeps_the_limit_itself_and_hands_the_end_down(flows: FlowStore) -> None:
     undone: list[str] = []
 
-    @flow("booked", timeout=0.3)
+    @flow("booked", timeout=3600)
     async def booked(ctx: Context) -> None:
         async with ctx.compensate(undone.append, "trip"):
             await ctx.run_flow(room)
 
     async def room(ctx: Context) -> None:
         async with ctx.compensate(undone.append, "room"):
-            await ctx.step("wait", asyncio.Event().wait)
+            await ctx.step("wait", wait)
 
-    with pytest.raises(RunCancelled):
-        await run_flow(booked, run_id="r", store=flows.target)
+    async def wait() -> None:
+        clock.advance(3601)
+        await asyncio.Event().wait()
+
+    with skip_time() as clock:
+        for _ in range(2):
+            with pytest.raises(RunCancelled, match=r"cancelled: It was not over 3600 s after its start\.$"):
+                await run_flow(booked, run_id="r", store=flows.target)
+    with pytest.raises(RunCancelled, match=r"3600 s after its start\."):
+        await get_flow("r", store=flows.target).result()
 
     assert undone == ["room", "trip"]
-    assert list_requests(flows, "r") == ["It was not over 0.3 s after its start."]
+    assert list_requests(flows, "r") == ["It was not over 3600 s after its start."]
 
 
 @pytest.mark.parametrize("kind", ["asks", "dies"])

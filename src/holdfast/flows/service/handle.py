@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from holdfast.enums import ApprovalDecisionAction, RunStatus
-from holdfast.errors import RunCancelled
 from holdfast.flows.answers import cancel_flow, decide, retry_flow
+from holdfast.flows.execution import to_run_cancelled
 from holdfast.flows.operations.event_wait import send_event
 from holdfast.flows.service.flow_info import FlowDetails, describe_run, find_status
 from holdfast.flows.service.flow_registry import find_flow
@@ -43,7 +43,7 @@ class FlowHandle(Generic[_T]):
             if event.kind == EventKind.RUN_CREATED:
                 name = str(event.payload.get("flow", ""))
         if last is None or last.kind == EventKind.RUN_CANCELLED:
-            raise RunCancelled(f"Run {self.run_id!r} was cancelled.", run_id=self.run_id)
+            raise to_run_cancelled(self.run_id, {} if last is None else last.payload)
         if last.kind == EventKind.RUN_FAILED:
             error = last.payload.get("error")
             raise rebuild_error(f"the flow of run {self.run_id}", error if isinstance(error, dict) else {})
