@@ -8,7 +8,7 @@ import random
 from collections import Counter
 
 import pytest
-from tests.support.crash.flow_child import EFFECTS, read_lines
+from tests.support.crash.flow_child import EFFECTS, RUN_ID, read_lines
 from tests.support.crash.flow_run import NewRun, Run
 from tests.support.crash.points import IS_TORTURE, SEED
 from tests.support.stores import DISK_KINDS, open_store
@@ -16,6 +16,7 @@ from tests.support.stores import DISK_KINDS, open_store
 RESULT = {"steps": [True, {"sent": 1}, True, 3, 4, "broken"]}
 SERVED = {"steps": ["reserved", True, True, 7, "careful", 2]}
 PLAIN = {"steps": [1, "careful", 2, 3, 4]}
+MENDED = {"steps": ["go", {"sent": 1}, "mended", True, "2020", "too late"]}
 _MAX_PROCESSES = 8
 
 
@@ -96,6 +97,25 @@ def test_a_flow_without_async_survives_a_kill(kind: str, point: int, new_run: Ne
     assert set(effects.values()) <= {1, 2}, run.explain("more than the step in flight happened twice")
     used = {line["result"] for line in run.effects() if line["key"].endswith(":use")}
     assert len(used) == 1, run.explain("the world has seen two values")
+
+
+@pytest.mark.parametrize(("kind", "point"), [case for case in _cases("mended", 120) if case[0] != "jsonl"])
+def test_what_is_done_to_runs_from_outside_and_by_the_clock_survives_a_kill(
+    kind: str, point: int, new_run: NewRun
+) -> None:
+    run = new_run(kind)
+
+    assert _finish(run, "mended", point) == {"result": MENDED}, run.explain("the result differs")
+
+    _check_once(run)
+    store = open_store(kind, run.target)
+    kinds = {run_id: [str(event.kind) for event in store.list_events(run_id)] for run_id in store.list_runs()}
+    store.close()
+    assert {run_id for run_id in kinds if "." not in run_id} == {RUN_ID, "fork", "limited", "nightly@2020-01-01T0000Z"}
+    assert kinds[RUN_ID].count("run.failed") == kinds[RUN_ID].count("run.resume.requested") == 1
+    undone = {line["result"] for line in run.effects()} & {"undone late", "undone below"}
+    assert len(undone) == sum(found.count("scope.opened") for found in kinds.values()), run.explain(str(undone))
+    assert kinds["limited"].count("run.cancel.requested") == 1, run.explain("cancelled twice")
 
 
 @pytest.mark.parametrize(("kind", "point"), _cases("cancelled", 60))

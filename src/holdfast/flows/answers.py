@@ -20,7 +20,7 @@ from holdfast.runtime.flow_rows import rows_of
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.jsondata import to_json, to_json_as_is
 from holdfast.runtime.records import Record, Records
-from holdfast.runtime.stores import StoreLike, open_journal
+from holdfast.runtime.stores import StoreLike, no_such_run, open_journal
 
 _APPROVAL_ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
 _OUTCOME_ACTIONS = ("rerun", "done", "approve", "reject", "abort")
@@ -82,20 +82,8 @@ async def cancel_in_journal(
 
     With `is_first_only` a run that somebody has asked to cancel already is left to that.
     """
-    while True:
-        records = await _read(journal, run_id)
-        if _is_over(records):
-            raise _already(run_id, records)
-        if is_first_only and records.cancel_request is not None:
-            return False
-        # With its number: of two processes that see the end of a time limit one asks.
-        seq = records.last_seq + 1 if is_first_only else 0
-        request = create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, seq=seq, reason=reason, by=by)
-        try:
-            await journal.append(run_id, [request], rows=rows_of(journal, flow_rows.due(run_id)))
-            break
-        except SequenceConflict:
-            continue
+    if not await request_cancel(journal, run_id, reason=reason, by=by, is_first_only=is_first_only):
+        return False
     # crash: the request stands; whoever resumes the run cancels it.
     try:
         claim = await journal.claim(run_id)
@@ -118,6 +106,29 @@ async def cancel_in_journal(
         return True
     finally:
         await journal.release(claim)
+
+
+async def request_cancel(
+    journal: Journal, run_id: str, *, reason: str = "", by: str = "", is_first_only: bool = False
+) -> bool:
+    """Write the request to cancel a run, for whoever drives it; false if there is one, with `is_first_only`.
+
+    Raises `RunNotFound`, `RunAlreadyTerminal`.
+    """
+    while True:
+        records = await _read(journal, run_id)
+        if _is_over(records):
+            raise _already(run_id, records)
+        if is_first_only and records.cancel_request is not None:
+            return False
+        # With its number: of two processes that see the end of a time limit one asks.
+        seq = records.last_seq + 1 if is_first_only else 0
+        request = create_event(run_id, EventKind.RUN_CANCEL_REQUESTED, seq=seq, reason=reason, by=by)
+        try:
+            await journal.append(run_id, [request], rows=rows_of(journal, flow_rows.due(run_id)))
+            return True
+        except SequenceConflict:
+            continue
 
 
 async def retry_flow(run_id: str, *, store: StoreLike = "holdfast.db", by: str = "") -> None:
@@ -213,7 +224,7 @@ def _already(run_id: str, records: Records) -> RunAlreadyTerminal:
 async def _read(journal: Journal, run_id: str) -> Records:
     records = Records(await journal.read(run_id))
     if not records.last_seq:
-        raise RunNotFound(f"There is no run {run_id!r} in this store.", run_id=run_id)
+        raise no_such_run(journal.store, run_id)
     return records
 
 

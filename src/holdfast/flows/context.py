@@ -17,7 +17,7 @@ from holdfast.flows import operations
 from holdfast.flows.lane import ChildPaused, LaneCursor, check_key, current_lane, describe_operation
 from holdfast.flows.lane_turns import LaneTurns
 from holdfast.flows.operations.approval import Decision as Decision
-from holdfast.flows.operations.base import Operations
+from holdfast.flows.operations.base import Operations, no_flow_here
 from holdfast.flows.step_call import StepCall
 from holdfast.flows.step_options import StepPolicy
 from holdfast.flows.typed_values.declared_types import result_codec
@@ -242,6 +242,7 @@ class Context(Operations):
             raise main.interrupted from error  # it stands, whatever the flow has made of it
         finally:
             self._is_over = True
+            self.step = StepCall(_refuse_step)  # or a run that is over would stay in memory until a collection
             current_lane.reset(token)
         self._check_nothing_open(main)
         self._check_nothing_left()
@@ -320,6 +321,10 @@ class Context(Operations):
             return await work
         finally:
             current_lane.reset(token)
+
+
+async def _refuse_step(*_call: object) -> None:
+    raise no_flow_here("The flow is over")
 
 
 def _no_function(key: str, found: object) -> TypeError:

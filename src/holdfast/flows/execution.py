@@ -11,7 +11,7 @@ from holdfast.errors import Nondeterminism, RowRefused, RunCancelled, RunPaused,
 from holdfast.flows.context import Context
 from holdfast.flows.typed_values.value_codec import UNDECLARED
 from holdfast.runtime import flow_rows
-from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
+from holdfast.runtime.cancellation import WATCH_AFTER_S, CancelWatch, watch_for_cancel
 from holdfast.runtime.checkpoint.base import Claim, Statement
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.flow_rows import FlowOptions, rows_of
@@ -52,6 +52,8 @@ class FlowExecution:
         self._is_drained = False
         self.on_end: Callable[[], None] = lambda: None
         """Called when the flow's code is over, and only that is to be recorded."""
+        self.has_time_limit = False
+        """Somebody in this process asks for the cancellation in time: it is heard of at once."""
         self.is_recorded = False
         """True once the journal has how this part ended: with a result, a failure, a pause or a cancellation."""
 
@@ -96,7 +98,10 @@ class FlowExecution:
     async def _run_once(self, context: Context, flow: Callable[[Context], Awaitable[_T]], codec: ResultCodec) -> _T:
         if not self._begun_at:
             await self._begin()
-        with watch_for_cancel(self._journal, self._log, has_met=context._has_met_requests) as self._watch:
+        after_s = 0.0 if self.has_time_limit else WATCH_AFTER_S
+        with watch_for_cancel(
+            self._journal, self._log, has_met=context._has_met_requests, after_s=after_s
+        ) as self._watch:
             result = await context.run(lambda: flow(context))
         copy: _T
         data, type_name, copy = codec.encode(result, "the result of the flow")
@@ -184,7 +189,7 @@ class FlowExecution:
         if left := sorted(key for _, key in self._log.holds):
             facts["unfinished"] = left  # cancelled again while it compensated
         await self._end(self._log.event(EventKind.RUN_CANCELLED, **facts), RunStatus.CANCELLED)
-        return RunCancelled(f"Run {self._log.run_id!r} was cancelled.", run_id=self._log.run_id, reason=reason)
+        return to_run_cancelled(self._log.run_id, facts)
 
     async def _fail(self, error: Exception) -> None:
         event = self._log.event(
@@ -240,6 +245,13 @@ def _to_child_paused(run_id: str, child: Mapping[str, Any], wake_at: float | Non
         parent=run_id,
         **({} if wake_at is None else {"wake_at": wake_at}),
     )
+
+
+def to_run_cancelled(run_id: str, end: Mapping[str, Any]) -> RunCancelled:
+    """Return the error that says why and by whom a run was cancelled, as its `run.cancelled` has it."""
+    reason, by = str(end.get("reason") or ""), str(end.get("by") or "")
+    why = f"{f' by {by}' if by else ''}{f': {reason}' if reason else ''}".removesuffix(".")
+    return RunCancelled(f"Run {run_id!r} was cancelled{why}.", run_id=run_id, reason=reason, by=by)
 
 
 def to_run_paused(run_id: str, records: Records) -> RunPaused:

@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncIterator
 
-from holdfast.errors import RunNotFound
 from holdfast.runtime.events import Event
-from holdfast.runtime.stores import StoreLike, open_journal
+from holdfast.runtime.stores import StoreLike, no_such_run, open_journal
 
 
 async def follow(run_id: str, *, store: StoreLike = "holdfast.db", after: int = 0) -> AsyncIterator[Event]:
@@ -15,7 +14,7 @@ async def follow(run_id: str, *, store: StoreLike = "holdfast.db", after: int = 
     """
     async with open_journal(store) as journal:
         if not await journal.read_head(run_id):
-            raise RunNotFound(f"There is no run {run_id!r} in this store.", run_id=run_id)
+            raise no_such_run(journal.store, run_id)
         events = journal.follow(run_id, after)
         try:
             async for event in events:

@@ -5,21 +5,23 @@ called. So it must ask for the same steps in the same order: what differs betwee
 number, an answer from outside) belongs into a step. `Nondeterminism` says where it did not.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from holdfast.enums import RunStatus
-from holdfast.errors import RunCancelled
 from holdfast.flows.context import Context
-from holdfast.flows.execution import FlowExecution, to_run_paused
+from holdfast.flows.execution import FlowExecution, to_run_cancelled, to_run_paused
 from holdfast.flows.service.flow_registry import name_of
 from holdfast.flows.sync_context import SyncContext, call_flow
+from holdfast.flows.time_limit import find_limit
 from holdfast.flows.typed_values.call_record import check_call, record_call
 from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.checkpoint.base import check_run_id, new_run_id
 from holdfast.runtime.clock import now
+from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records
 from holdfast.runtime.step import ResultCodec
@@ -67,8 +69,8 @@ async def run_flow(  # type: ignore[misc]  # it takes what either signature allo
 
     `tags` are recorded with a new run, for searching. A completed run returns what is stored; a failed one goes on at
     the step that failed. Raises `RunPaused` while a person must answer, `RunBusy` if another live process has the run,
-    `RunCancelled` if it was cancelled, `Nondeterminism` if it was started with other arguments, and what the flow
-    itself raises.
+    `RunCancelled` if it was cancelled, be it by its own time limit, `Nondeterminism` if it was started with other
+    arguments, and what the flow itself raises.
     """
     if not callable(flow):
         raise _no_flow(flow)
@@ -111,7 +113,9 @@ class FlowCall:
 async def run_in_journal(journal: Journal, call: FlowCall) -> Any:
     """Do what `run_flow` does, in a journal that is open; with `park_after_s`, raises `Parked` for a long wait."""
     arguments, run_id, codec = call.recorded(), call.run_id, result_codec(call.flow)
-    records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
+    events: Sequence[Event] = await journal.read(run_id) if await journal.read_head(run_id) else ()
+    limit = find_limit(journal, run_id, call.name)
+    records = Records(events if limit is None else await limit.apply(events))
     if _is_complete(run_id, records, arguments):
         return _result(records, codec)
     claim = await journal.claim(run_id)
@@ -124,7 +128,9 @@ async def run_in_journal(journal: Journal, call: FlowCall) -> Any:
         execution = FlowExecution(
             journal, claim, records, call.name, arguments, origin=call.origin, park_after_s=call.park_after_s
         )
-        return await execution.run(lambda ctx: call_flow(call.flow, ctx, *call.args, **call.kwargs), codec)
+        execution.has_time_limit = limit is not None
+        with contextlib.nullcontext() if limit is None else limit.watching():
+            return await execution.run(lambda ctx: call_flow(call.flow, ctx, *call.args, **call.kwargs), codec)
     finally:
         await journal.release(claim)
 
@@ -145,7 +151,7 @@ def _is_complete(run_id: str, records: Records, call: Mapping[str, Any]) -> bool
     if records.created is not None:
         check_call(run_id, records.created, call)
     if records.status is RunStatus.CANCELLED:
-        raise RunCancelled(f"Run {run_id!r} was cancelled.", hint="Start a new run.", run_id=run_id)
+        raise to_run_cancelled(run_id, records.end)
     if records.status is RunStatus.PAUSED and records.cancel_request is None and not _is_answered(records):
         raise to_run_paused(run_id, records)
     return records.status is RunStatus.COMPLETED

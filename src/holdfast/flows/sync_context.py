@@ -10,7 +10,7 @@ import contextvars
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from queue import SimpleQueue
@@ -22,6 +22,7 @@ from holdfast.flows.context import Context, Decision
 from holdfast.flows.lane import current_caller, find_caller
 from holdfast.flows.operations.cancel_delivery import forget_cancellation
 from holdfast.flows.operations.child_flow import find_function
+from holdfast.flows.operations.compensation import SyncCompensation
 from holdfast.flows.step_options import DEFAULT_POLICY, StepPolicy
 from holdfast.flows.sync_step import SyncStepCall
 
@@ -95,17 +96,9 @@ class SyncContext:
         """Run another flow, plain or not, as a run of its own, and return its result."""
         return self._call(self._ctx.run_flow(find_function(child), *args, **kwargs))
 
-    @contextlib.contextmanager
-    def compensate(self, undo: Callable[_P, Any], *args: _P.args, **kwargs: _P.kwargs) -> Iterator[None]:
+    def compensate(self, undo: Callable[_P, Any], *args: _P.args, **kwargs: _P.kwargs) -> SyncCompensation:
         """Undo something if what comes after it fails or the run is cancelled: `with ctx.compensate(undo, x):`."""
-        block = self._ctx.compensate(_in_thread(undo), *args, **kwargs)
-        self._call(block.__aenter__())
-        try:
-            yield
-        except BaseException as error:
-            self._call(block.__aexit__(type(error), error, error.__traceback__))
-            raise
-        self._call(block.__aexit__(None, None, None))
+        return SyncCompensation(self._call, self._ctx.compensate(_in_thread(undo), *args, **kwargs))
 
     def approval(self, key: str, show: Any = None, timeout: float | timedelta | None = None) -> Decision:
         """Go on only if a person approves what is shown, within `timeout` if there is one."""

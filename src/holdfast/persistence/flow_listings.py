@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.config import Config, load_config
 from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import Row, find_driven, query
+from holdfast.runtime.events import EventKind
 from holdfast.runtime.flow_filter import FlowFilter
 
 _COLUMNS = "run_id, flow, status AS state, wake_at, waits_for, parent_run_id, queue, tags, created_at, updated_at"
@@ -18,7 +19,33 @@ def list_flow_runs(matching: FlowFilter, *, limit: int = 50) -> list[Row]:
     sql = f"SELECT {_COLUMNS} FROM flow_runs WHERE {where} ORDER BY created_at DESC, run_id DESC LIMIT :limit"  # noqa: S608 - ours
     rows = _query(sql, {**params, "limit": limit})
     driven = find_driven([row["run_id"] for row in rows if row["state"] == RunStatus.RUNNING])
-    return [_to_listed(row, driven) for row in rows]
+    said = _read_last(EventKind.STATUS_SET, rows, RunStatus.RUNNING, RunStatus.PAUSED)
+    ends = _read_last(EventKind.RUN_FAILED, rows, RunStatus.FAILED) | _read_last(
+        EventKind.RUN_CANCELLED, rows, RunStatus.CANCELLED
+    )
+    return [
+        {
+            **_to_listed(row, driven),
+            "status_text": str(said.get(row["run_id"], {}).get("text", "")),
+            "end": ends.get(row["run_id"], {}),
+        }
+        for row in rows
+    ]
+
+
+def _read_last(kind: str, rows: list[Row], *states: RunStatus) -> dict[str, dict[str, Any]]:
+    """Read what the last event of a kind says, of those runs that are in one of these states, by their ids."""
+    run_ids = [row["run_id"] for row in rows if row["state"] in states]
+    if not run_ids:
+        return {}
+    params = {f"id{number}": run_id for number, run_id in enumerate(run_ids)}
+    names = ", ".join(f":{name}" for name in params)
+    found = _query(
+        f"SELECT run_id, body FROM events AS e WHERE type = :kind AND run_id IN ({names}) AND seq = "  # noqa: S608 - ours
+        "(SELECT max(seq) FROM events WHERE run_id = e.run_id AND type = :kind)",
+        {**params, "kind": str(kind)},
+    )
+    return {row["run_id"]: json.loads(row["body"])["payload"] for row in found}
 
 
 def find_flow_run(run_id: str) -> Row | None:

@@ -78,6 +78,8 @@ class FlowView:
     ended_at: float | None = None
     result: Any = None
     error: Mapping[str, Any] | None = None
+    cancelled_for: str = ""
+    """Why it was cancelled, and by whom, if it was."""
     status_text: str = ""
     """What the flow last said of itself."""
     notes: list[FlowNote] = field(default_factory=list)
@@ -116,6 +118,8 @@ def view_flow(run_id: str, events: Iterable[Event]) -> FlowView:
         view.result = records.end.get("result")
     elif records.status is RunStatus.FAILED:
         view.error = records.end.get("error")
+    elif records.status is RunStatus.CANCELLED:
+        view.cancelled_for = describe_cancellation(records.end)
     view.steps = [
         _to_step(record, spans.get(record.key, _Span()), is_passed=_is_passed(record, records))
         for record in sorted(records.by_key.values(), key=lambda record: record.first_seq)
@@ -215,10 +219,16 @@ def _to_step(record: Record, span: _Span, *, is_passed: bool) -> FlowStep:
         ended_at=ended_at,
         retry_at=record.retry_at or None,
         wake_at=record.wake_at or None,
-        result=record.result if record.type != "approval" else None,
+        result=_to_result(record),
         error=record.error or None,
         child_run_id=record.child_run_id or None,
     )
+
+
+def _to_result(record: Record) -> Any:
+    if record.type == "wait" and " or " in record.key and record.event_name:
+        return [record.event_name, record.result]  # as `wait_for_any` returns it
+    return record.result if record.type != "approval" else None
 
 
 def _to_note(event: Event) -> FlowNote:
@@ -245,6 +255,13 @@ def describe_flow_now(row: Mapping[str, Any]) -> str:
     if row["wake_at"]:
         return f"sleeps until {moment(row['wake_at'])}"
     return f"waits for {row['waits_for']}" if row["waits_for"] else "interrupted"
+
+
+def describe_flow_end(state: str, end: Mapping[str, Any]) -> str:
+    """Say in one line why a flow failed or was cancelled, by what its last event says; nothing if it did not."""
+    if state == RunStatus.FAILED and isinstance(error := end.get("error"), dict):
+        return first_line(describe_failure(error), _LINE_CHARS)
+    return first_line(describe_cancellation(end), _LINE_CHARS) if state == RunStatus.CANCELLED else ""
 
 
 def describe_flow_question(question: FlowQuestion, flow: str) -> str:
@@ -276,6 +293,12 @@ def list_flow_answers(question: FlowQuestion) -> dict[str, tuple[str, str]]:
         "reject": ("Reject", "The flow's own code decides what follows; if it handles no rejection, the run fails."),
         "abort": ("Cancel the run", "The run is cancelled; what it has begun to undo is undone."),
     }
+
+
+def describe_cancellation(end: Mapping[str, Any]) -> str:
+    """Say by whom and why a flow was cancelled, as far as that was told."""
+    by, reason = end.get("by"), end.get("reason")
+    return f"{f'cancelled by {by}' if by else 'cancelled'}{f': {reason}' if reason else ''}" if by or reason else ""
 
 
 def describe_failure(error: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.run_log import RunLog
 
-_WATCH_AFTER_S = 0.1  # work shorter than this is over before anyone could ask to cancel it
+WATCH_AFTER_S = 0.1  # work shorter than this is over before anyone could ask to cancel it
 
 
 @dataclass
@@ -19,12 +19,17 @@ class CancelWatch:
 
 @contextlib.contextmanager
 def watch_for_cancel(
-    journal: Journal, log: RunLog, *, can_pause: bool = False, has_met: Callable[[], bool] = lambda: False
+    journal: Journal,
+    log: RunLog,
+    *,
+    can_pause: bool = False,
+    has_met: Callable[[], bool] = lambda: False,
+    after_s: float = WATCH_AFTER_S,
 ) -> Iterator[CancelWatch]:
     """Cancel the current task when the journal gets a request for it; the watch tells this from a shutdown.
 
     With `can_pause` a request to pause does the same. What `has_met` the requests acts on them already, and only a
-    further request interrupts it.
+    further request interrupts it. It begins to listen `after_s` from now.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -63,7 +68,7 @@ def watch_for_cancel(
         log.on_request = on_request
         listening.enter_context(journal.listening(log.run_id, on_head))
 
-    timer = loop.call_later(_WATCH_AFTER_S, listen)
+    timer = loop.call_later(after_s, listen)
     try:
         yield watch
     finally:

@@ -24,6 +24,10 @@ class FlowClock:
         while (left_s := min(epoch_s - self.now(), latest - time.monotonic())) > 0:  # noqa: ASYNC110 - waits for a time
             await asyncio.sleep(min(left_s, _MAX_NAP_S))
 
+    async def reach(self, epoch_s: float) -> None:
+        """Wait for a moment as for a time limit: whoever waits so gives a clock that can jump no reason to."""
+        await self.sleep_until(epoch_s)
+
 
 _current = FlowClock()
 _ahead_s = 0.0
@@ -61,6 +65,11 @@ def now() -> float:
 async def sleep_until(epoch_s: float, *, at_most_s: float = math.inf) -> None:
     """Wait for a moment by the clock in use; if that is set back meanwhile, no longer than was ever meant."""
     await _current.sleep_until(epoch_s, at_most_s=at_most_s)
+
+
+async def reach(epoch_s: float) -> None:
+    """Wait for a moment by the clock in use, as for a time limit: nobody is in a hurry to get there."""
+    await _current.reach(epoch_s)
 
 
 @contextlib.contextmanager

@@ -14,21 +14,21 @@ MAX_DELAY_S = 0.1  # watchers see a result no later than this, also while nothin
 
 
 class DeferredEvents:
-    """Events of one run that are still to be written; `flush` appends them."""
+    """Events of one run that are still to be written."""
 
-    def __init__(self, flush: Callable[[], Awaitable[None]]) -> None:
-        self._flush = flush
+    def __init__(self) -> None:
         self.events: list[Prepared] = []
         self._flushing: asyncio.Task[None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.events)
 
-    def add(self, *events: Event) -> None:
-        """Defer events. Raises `PayloadInvalid` now, for later it would be another append's failure."""
+    def add(self, *events: Event, flush: Callable[[], Awaitable[None]]) -> None:
+        """Defer events; `flush` appends them if nothing else does. Raises `PayloadInvalid` now, for later it would be
+        another append's failure."""
         prepared = [prepare(event) for event in events]
         if not self.events:
-            asyncio.get_running_loop().call_later(MAX_DELAY_S, self._flush_soon)
+            asyncio.get_running_loop().call_later(MAX_DELAY_S, self._flush_soon, flush)
         self.events += prepared
 
     def take(self) -> list[Prepared]:
@@ -42,6 +42,6 @@ class DeferredEvents:
         """Put events back that were not written after all."""
         self.events = events + self.events
 
-    def _flush_soon(self) -> None:
+    def _flush_soon(self, flush: Callable[[], Awaitable[None]]) -> None:
         if self.events and (self._flushing is None or self._flushing.done()):
-            self._flushing = asyncio.ensure_future(self._flush())
+            self._flushing = asyncio.ensure_future(flush())

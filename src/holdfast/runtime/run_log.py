@@ -70,7 +70,7 @@ class RunLog:
         self.claim = claim
         self._tracker = HeadTracker(max(claim.head, records.last_seq))
         self._in_flight = 0
-        self._deferred = DeferredEvents(self.flush_deferred)
+        self._deferred = DeferredEvents()
         self._stopped: Stopped | None = None
         self.row_source: RowSource | None = None
         self.holds = {(one.type, one.key) for one in (*records.open_scopes(), *records.open_children())}
@@ -96,7 +96,7 @@ class RunLog:
         """Write an event with whatever is appended next, or in a moment. Raises `PayloadInvalid`, `Stopped`."""
         if self._stopped is not None:
             raise self._stopped
-        self._deferred.add(event)
+        self._deferred.add(event, flush=self.flush_deferred)
 
     @property
     def head(self) -> int:
@@ -372,7 +372,7 @@ class RunLog:
             done.payload["result_type"] = type_name
         if step.is_acked_late and not beside.rows:
             # crash: until the next append the call was never made
-            self._deferred.add(*beside.earlier, done, *beside.events)
+            self._deferred.add(*beside.earlier, done, *beside.events, flush=self.flush_deferred)
         else:
             await self.append(*beside.earlier, done, *beside.events, rows=beside.rows)
 

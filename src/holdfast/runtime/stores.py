@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.errors import StoreUnreadable
+from holdfast.errors import RunNotFound, StoreUnreadable
 from holdfast.runtime.checkpoint.adapter import PlainStore
 from holdfast.runtime.checkpoint.base import Checkpointer, JournalStore
 from holdfast.runtime.journal import Journal
@@ -52,6 +52,18 @@ def _to_path(text: str) -> str:
             hint="Use a path, sqlite:///path or postgresql://…",
         )
     return rest.removeprefix("/") or ":memory:"
+
+
+def _describe(store: object) -> str:
+    """Say which store it is, without a password: a file, a database, or the class of one that has no name."""
+    label = str(getattr(store, "label", ""))
+    return {"": type(getattr(store, "inner", store)).__name__, ":memory:": "a store in memory"}.get(label, label)
+
+
+def no_such_run(store: object, run_id: str) -> RunNotFound:
+    """Return the error that names the store in which a run was looked for."""
+    where = _describe(store)
+    return RunNotFound(f"There is no run {run_id!r} in {where}.", run_id=run_id, store=where)
 
 
 @contextlib.asynccontextmanager

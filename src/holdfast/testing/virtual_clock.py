@@ -12,6 +12,8 @@ from holdfast.runtime.clock import FlowClock, use_clock
 
 _QUIET_TURNS = 20  # of the event loop: whoever can go on without the clock has done so by then
 
+_Entry = tuple[float, int, "asyncio.Future[None]"]  # when, in which order, and who is woken
+
 
 class VirtualClock(FlowClock):
     """A clock that jumps to the next moment somebody waits for, as soon as nothing else is to be done.
@@ -22,7 +24,8 @@ class VirtualClock(FlowClock):
 
     def __init__(self, start: float | None = None) -> None:
         self._now = time.time() if start is None else start
-        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._waiting: list[_Entry] = []
+        self._limits: list[_Entry] = []
         self._numbers = itertools.count()
         self._moving: asyncio.Task[None] | None = None
         self.skipped_s = 0.0
@@ -46,23 +49,36 @@ class VirtualClock(FlowClock):
             self._moving = asyncio.ensure_future(self._move_on())
         await woken
 
+    async def reach(self, epoch_s: float) -> None:
+        if epoch_s > self._now:
+            woken = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._limits, (epoch_s, next(self._numbers), woken))
+            await woken
+
     async def _move_on(self) -> None:
         while self._waiting:
             count = next(self._numbers)
             for _ in range(_QUIET_TURNS):
                 await asyncio.sleep(0)
-            self._waiting = [entry for entry in self._waiting if not entry[2].done()]
-            heapq.heapify(self._waiting)
+            self._waiting, self._limits = _still_waiting(self._waiting), _still_waiting(self._limits)
             if self._waiting and next(self._numbers) == count + 1:  # nobody has begun to wait meanwhile
-                self._move_to(self._waiting[0][0])
+                # A time limit on the way there is met first, and whoever it ends may not wait any more.
+                self._move_to(min(self._waiting[0][0], *(entry[0] for entry in self._limits[:1]), math.inf))
 
     def _move_to(self, moment: float) -> None:
         self.skipped_s += max(0.0, moment - self._now)
         self._now = max(self._now, moment)
-        while self._waiting and self._waiting[0][0] <= self._now:
-            _, _, woken = heapq.heappop(self._waiting)
-            if not woken.done():
-                woken.set_result(None)
+        for entries in (self._limits, self._waiting):
+            while entries and entries[0][0] <= self._now:
+                _, _, woken = heapq.heappop(entries)
+                if not woken.done():
+                    woken.set_result(None)
+
+
+def _still_waiting(entries: list[_Entry]) -> list[_Entry]:
+    left = [entry for entry in entries if not entry[2].done()]
+    heapq.heapify(left)
+    return left
 
 
 @contextlib.contextmanager

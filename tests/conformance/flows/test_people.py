@@ -144,6 +144,9 @@ async def test_an_answer_to_nothing_is_refused_and_says_what_waits(flows: FlowSt
     with pytest.raises(RunNotFound) as raised:
         await decide("nobody", "publish", "approve", store=flows.named)
     assert raised.value.code == "run_not_found"
+    nameless = {"own": "OwnCheckpointer", "memory": "InMemoryCheckpointer", "jsonl": "JSONLCheckpointer"}
+    where = "postgresql://" if flows.kind == "postgres" else nameless.get(flows.kind, flows.target)
+    assert f"There is no run 'nobody' in {where}" in raised.value.message
     with pytest.raises(RunPaused):
         await run_flow(publish, run_id="r", store=flows.named)
     before = flows.events()

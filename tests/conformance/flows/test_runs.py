@@ -1,10 +1,12 @@
 """A run by its id: started, gone on with, returned when complete, and driven by one owner at a time."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,21 @@ async def three_steps(ctx: Context, calls: Calls) -> list[str]:
 
 async def nothing(ctx: Context) -> None:
     pass
+
+
+async def test_what_a_run_held_is_freed_at_its_end() -> None:
+    held: list[weakref.ref[Context]] = []
+
+    async def noted(ctx: Context) -> None:
+        held.append(weakref.ref(ctx))
+        await ctx.step("a", lambda: 1)
+
+    gc.disable()
+    try:
+        await run_flow(noted, store=InMemoryCheckpointer())
+        assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_flow_returns_what_its_function_returns(flows: FlowStore) -> None:

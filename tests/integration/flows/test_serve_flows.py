@@ -104,7 +104,14 @@ def test_the_commands_work_on_a_store_that_only_flows_have_written(tmp_path: Pat
         row["run_id"] for row in json.loads(call("runs", "list", "--tag", "team=x", "--store", store, "--json"))
     ] == ["one"]
     assert "is to be started" in call("runs", "list", "--store", store)
+    assert "waits for ship: packed, nearly out" in call("runs", "list", "--store", store)
     assert "waits for ship" in call("runs", "show", "two", "--store", store)
+    watched = CliRunner().invoke(app, ["runs", "watch", "two", "--store", store])
+    assert watched.exit_code == 3
+    assert "Approve: holdfast approve two:ship" in watched.stdout
+    assert "Then watch on: holdfast runs watch two" in watched.stdout
+    missing = CliRunner().invoke(app, ["runs", "show", "nobody", "--store", store])
+    assert str(missing.exception).startswith(f"There is no run 'nobody' in {store}. ")
     assert json.loads(call("runs", "show", "two", "--store", store, "--json"))["questions"][0]["key"] == "ship"
     assert "two:ship" in call("approvals", "--store", store)
     assert "number" in call("approvals", "show", "two", "--store", store)
@@ -114,6 +121,10 @@ def test_the_commands_work_on_a_store_that_only_flows_have_written(tmp_path: Pat
     with pytest.raises(ValueError, match="none left"):
         asyncio.run(run_flow(_fail, run_id="three", store=store))
     assert "  ValueError: none left" in call("runs", "show", "three", "--store", store)
+    listed = call("runs", "list", "--store", store)
+    assert "ValueError: none left" in listed
+    assert "cancelled by" in listed
+    assert "cancelled by" in call("runs", "show", "one", "--store", store)
     refused = CliRunner().invoke(app, ["runs", "list", "--store", str(tmp_path / "none.db")])
     assert isinstance(refused.exception, ConfigInvalid)
     assert not (tmp_path / "none.db").exists()
@@ -137,6 +148,8 @@ async def _pause(store: str) -> None:
     from holdfast import RunPaused
 
     async def order(ctx: Context, number: int) -> None:
+        ctx.set_status("packing")
+        ctx.set_status("packed, nearly out")
         await ctx.approval("ship", show={"number": number})
 
     with pytest.raises(RunPaused):

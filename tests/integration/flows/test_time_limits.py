@@ -1,6 +1,7 @@
 """Flows with a time limit for the whole run: cancelled wherever they stand, once, with what they have to undo."""
 
 import asyncio
+import contextlib
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid
 from holdfast.flows.service.flow_registry import list_definitions
 from holdfast.flows.service.flow_times import LimitedFlows
-from holdfast.testing import memory_store, skip_time
+from holdfast.testing import SimulatedCrash, crash_at, memory_store, skip_time
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -24,23 +25,28 @@ def list_requests(flows: FlowStore, run_id: str) -> list[Any]:
 async def test_a_run_is_cancelled_in_the_middle_of_a_step_and_undoes_what_it_has_done(flows: FlowStore) -> None:
     undone: list[str] = []
 
-    @flow("booked", timeout=0.3)
+    @flow("booked", timeout=3600)
     async def booked(ctx: Context, what: str) -> None:
         async with ctx.compensate(undone.append, what):
-            await ctx.step("wait", asyncio.Event().wait)
+            await ctx.step("wait", wait)
 
-    @flow("quick", timeout=timedelta(hours=1))
+    async def wait() -> None:
+        clock.advance(3601)
+        await asyncio.Event().wait()
+
+    @flow("quick", timeout=timedelta(hours=2))
     async def quick(ctx: Context) -> str:
         return await ctx.step("do", lambda: "done")
 
-    async with Runtime(flows.target, flows=[booked, quick], poll_s=0.05) as runtime:
-        handle = await runtime.start(booked, "room", run_id="r")
-        assert await (await runtime.start(quick)).result() == "done"
-        with pytest.raises(RunCancelled):
-            await handle.result()
+    with skip_time() as clock:
+        async with Runtime(flows.target, flows=[booked, quick], poll_s=0.05) as runtime:
+            handle = await runtime.start(booked, "room", run_id="r")
+            assert await (await runtime.start(quick)).result() == "done"
+            with pytest.raises(RunCancelled):
+                await handle.result()
 
     assert undone == ["room"]
-    assert list_requests(flows, "r") == ["It was not over 0.3 s after its start."]
+    assert list_requests(flows, "r") == ["It was not over 3600 s after its start."]
 
 
 async def test_runs_that_wait_without_a_process_are_cancelled_too_by_one_of_several(flows: FlowStore) -> None:
@@ -62,6 +68,71 @@ async def test_runs_that_wait_without_a_process_are_cancelled_too_by_one_of_seve
     found = {run.run_id: run.status for run in await list_flows(store=flows.target)}
     assert found == {"asks": RunStatus.CANCELLED, "never begun": RunStatus.CANCELLED, "new": RunStatus.PENDING}
     assert len(list_requests(flows, "asks")) == len(list_requests(flows, "never begun")) == 1
+
+
+async def test_a_plain_run_flow_keeps_the_limit_itself_and_hands_the_end_down(flows: FlowStore) -> None:
+    undone: list[str] = []
+
+    @flow("booked", timeout=3600)
+    async def booked(ctx: Context) -> None:
+        async with ctx.compensate(undone.append, "trip"):
+            await ctx.run_flow(room)
+
+    async def room(ctx: Context) -> None:
+        async with ctx.compensate(undone.append, "room"):
+            await ctx.step("wait", wait)
+
+    async def wait() -> None:
+        clock.advance(3601)
+        await asyncio.Event().wait()
+
+    with skip_time() as clock:
+        for _ in range(2):
+            with pytest.raises(RunCancelled, match=r"cancelled: It was not over 3600 s after its start\.$"):
+                await run_flow(booked, run_id="r", store=flows.target)
+    with pytest.raises(RunCancelled, match=r"3600 s after its start\."):
+        await get_flow("r", store=flows.target).result()
+
+    assert undone == ["room", "trip"]
+    assert list_requests(flows, "r") == ["It was not over 3600 s after its start."]
+
+
+@pytest.mark.parametrize("kind", ["asks", "dies"])
+async def test_the_limit_of_a_plain_run_flow_counts_on_from_the_first_start(kind: str) -> None:
+    began: list[str] = []
+
+    @flow("limited", timeout=3600)
+    async def limited(ctx: Context) -> None:
+        began.append("again")
+        await (ctx.approval("go") if kind == "asks" else ctx.step("first", lambda: began.append("first")))
+        await ctx.step("second", lambda: began.append("second"))
+
+    store, crash = memory_store(), contextlib.nullcontext() if kind == "asks" else crash_at("second", "before")
+    with skip_time() as clock:
+        with pytest.raises(RunPaused if kind == "asks" else SimulatedCrash), crash:
+            await run_flow(limited, run_id="r", store=store)
+        began.clear()
+        clock.advance(3601)
+        for _ in range(2):
+            with pytest.raises(RunCancelled):
+                await run_flow(limited, run_id="r", store=store)
+
+    assert not began
+
+
+async def test_a_test_that_skips_time_meets_the_limit_on_the_way_and_is_not_hurried_there() -> None:
+    @flow("limited", timeout=3600)
+    async def limited(ctx: Context, hours: float) -> str:
+        await ctx.step("work", asyncio.to_thread, sum, range(100_000))
+        await ctx.sleep(timedelta(hours=hours))
+        return "in time"
+
+    with skip_time() as clock:
+        assert await run_flow(limited, 0.9, store=memory_store()) == "in time"
+        assert clock.skipped_s == pytest.approx(0.9 * 3600)
+        with pytest.raises(RunCancelled):
+            await run_flow(limited, 1.1, store=memory_store())
+        assert clock.skipped_s == pytest.approx(1.9 * 3600)
 
 
 async def test_a_child_that_takes_too_long_is_an_error_in_its_parent(flows: FlowStore) -> None:

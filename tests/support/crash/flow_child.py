@@ -49,7 +49,7 @@ class Job:
     action: Literal["kill", "stop", "full"] = "kill"
     answer: tuple[str, str, Any] | None = None
     """Key, action and result to decide; the flow is run if there is none."""
-    program: Literal["trip", "errand", "cancelled", "served", "plain"] = "trip"
+    program: Literal["trip", "errand", "cancelled", "served", "plain", "mended"] = "trip"
 
     @property
     def path(self) -> Path:

@@ -1,9 +1,11 @@
 """Flows that die: one with every operation beside steps, one that is cancelled with children and compensations, one
-that a `Runtime` drives, of decorated steps with options, and one without `async`."""
+that a `Runtime` drives, of decorated steps with options, one without `async`, and one to which everything is done from
+outside."""
 
 import asyncio
 import contextlib
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.support.crash.flow_child import EFFECTS, RUN_ID, Job, Trace, happen, read_lines
@@ -13,18 +15,24 @@ from holdfast import (
     Done,
     EventTimeout,
     NotDone,
+    RunCancelled,
     RunPaused,
     Runtime,
     SyncContext,
     cancel_flow,
     flow,
+    fork_flow,
+    get_flow,
     run_flow,
     send_event,
     start_flow,
     step,
     step_key,
 )
+from holdfast.flows.service.flow_registry import list_definitions
+from holdfast.flows.service.flow_schedule import ScheduledFlows
 from holdfast.runtime.checkpoint import Checkpointer
+from holdfast.testing import skip_time
 
 
 class Errand:
@@ -90,6 +98,24 @@ class Errand:
         ctx.sleep(0.01)
         return {"steps": [first, careful, *lanes, ctx.run_flow(self.child, 4)]}
 
+    async def mended(self, ctx: Context) -> dict[str, Any]:
+        """Wait for one of two events, and fail until somebody has asked for another try."""
+        await ctx.step("send", self.send)
+        came = await ctx.wait_for_any("stop", "go", timeout=3600)
+        mended = await ctx.step("mend", self.fail_until_retried)
+        return {"steps": [*came, mended]}
+
+    async def nightly(self, ctx: Context, at: datetime) -> str:
+        return await ctx.step("tidy", self.act, f"{at:%Y}")
+
+    async def limited(self, ctx: Context) -> None:
+        async with ctx.compensate(self.act, "undone late"):
+            await ctx.run_flow(self.endless)
+
+    async def endless(self, ctx: Context) -> None:
+        async with ctx.compensate(self.act, "undone below"):
+            await ctx.step("wait", asyncio.Event().wait)
+
     async def child(self, ctx: Context, number: int) -> int:
         return len(await ctx.step("count", self.act, "x" * number))
 
@@ -125,6 +151,11 @@ class Errand:
             raise ConnectionError("not yet")
         return happen(self._effects, self._trace, "reserved")
 
+    async def fail_until_retried(self) -> str:
+        if not any(event.kind == "run.resume.requested" for event in self._store.list_events(RUN_ID)):
+            raise ValueError("broken")
+        return happen(self._effects, self._trace, "mended")
+
     async def fail(self) -> None:
         happen(self._effects, self._trace, "broken")
         raise ValueError("broken")
@@ -143,6 +174,8 @@ async def run(job: Job, trace: Trace, store: Checkpointer) -> Any:
     errand = Errand(job, trace, store)
     if job.program == "served":
         return await _serve(errand, store, has_rows=job.kind != "jsonl")
+    if job.program == "mended":
+        return await _mend(errand, store)
     chosen: Any = {"errand": errand.flow, "cancelled": errand.cancelled, "plain": errand.plain}[job.program]
     return await run_flow(chosen, run_id=RUN_ID, store=store)
 
@@ -160,3 +193,37 @@ async def _serve(errand: Errand, store: Checkpointer, *, has_rows: bool) -> Any:
     async with Runtime(store, flows=[served], park_after_s=0.0, poll_s=0.05):
         handle = await start_flow("served", 7, run_id=RUN_ID, store=store)
         return await handle.result()
+
+
+async def _mend(errand: Errand, store: Checkpointer) -> Any:
+    """Have a flow retried and forked, another started by its schedule, and a third ended by its time limit."""
+
+    @flow("mended")
+    async def mended(ctx: Context) -> dict[str, Any]:
+        return await errand.mended(ctx)
+
+    @flow("nightly", cron="0 0 1 1 *")
+    async def nightly(ctx: Context, at: datetime) -> str:
+        return await errand.nightly(ctx, at)
+
+    @flow("limited", timeout=0.2)
+    async def limited(ctx: Context) -> None:
+        await errand.limited(ctx)
+
+    with skip_time(datetime(2020, 1, 1, 0, 0, 30, tzinfo=UTC).timestamp()):
+        await ScheduledFlows(store, list_definitions(), poll_s=1.0).fire_due()
+    async with Runtime(store, flows=[mended, nightly], poll_s=0.05):
+        handle = await start_flow("mended", run_id=RUN_ID, store=store)
+        try:
+            result = await handle.result()
+        except ValueError:
+            await handle.retry()
+            result = await handle.result()
+        forked = await fork_flow(RUN_ID, "mend", new_id="fork", store=store)
+        tidied = await get_flow("nightly@2020-01-01T0000Z", store=store).result()
+        result["steps"] += [await forked.result() == {"steps": result["steps"]}, tidied]
+    try:
+        await run_flow(limited, run_id="limited", store=store)
+    except RunCancelled:
+        result["steps"].append("too late")
+    return result

@@ -57,6 +57,25 @@ async def cut_off(ctx: Any) -> None:
     await ctx.step("after", double, 1)
 
 
+async def bare_compensation(ctx: Any) -> None:
+    ctx.compensate(double, 1)
+    with contextlib.suppress(Exception):
+        await ctx.step("next", double, 1)
+
+
+async def compensation_in_a_lane(ctx: Any) -> None:
+    async def lane() -> None:
+        block = ctx.compensate(double, 1)
+        await ctx.step("next", double, 1)
+        del block
+
+    await ctx.gather(lane(), ctx.step("beside", double, 1))
+
+
+def plain_bare_compensation(ctx: SyncContext) -> None:
+    ctx.compensate(double, 1)
+
+
 MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (call_in_place, TypeError, r"not its call: write ctx\.step\('double', double, …\), not double\(…\)"),
     (function_first, TypeError, r"its key comes first, ctx\.step\('key', …\)"),
@@ -66,6 +85,9 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (child_of_no_kind, TypeError, "takes a flow or its name, not 7"),
     (steps_in_own_threads, Nondeterminism, r"in a thread that is not the flow's\. .*ctx\.gather"),
     (cut_off, Nondeterminism, r"step 'long' was cancelled before its end.*ctx\.step\.options\(timeout=5\)"),
+    (bare_compensation, TypeError, r"never entered.*write `async with ctx\.compensate\(double, …\):`"),
+    (compensation_in_a_lane, TypeError, r"compensate\(double, …\) was never entered"),
+    (plain_bare_compensation, TypeError, r"compensate\(double, …\) was never entered"),
     (plain_child_of_no_name, ConfigInvalid, 'No flow is registered as "nobody\'s"'),
 ]
 
@@ -76,6 +98,22 @@ async def test_a_mistake_is_refused_with_what_to_write(
 ) -> None:
     with pytest.raises(error, match=message):
         await run_flow(flow, store=memory_store())  # type: ignore[call-overload]
+
+
+async def test_a_run_whose_compensation_was_never_entered_goes_on_once_it_is() -> None:
+    async def booked(ctx: Context) -> int:
+        block = ctx.compensate(double, 1)
+        if is_right:
+            async with block:
+                pass
+        del block
+        return await ctx.step("next", double, 1)
+
+    is_right, store = False, memory_store()
+    with pytest.raises(TypeError):
+        await run_flow(booked, run_id="r", store=store)
+    is_right = True
+    assert await run_flow(booked, run_id="r", store=store) == 2
 
 
 async def test_a_flow_that_is_called_in_place_is_refused() -> None:

@@ -81,8 +81,22 @@ def find_run_id(prefix: str) -> str:
     if len(ids) > 1:
         raise RunNotFound(f"{prefix!r} is the beginning of several runs.", hint=f"Give more of it: {', '.join(ids)}.")
     if not ids:
-        raise RunNotFound(f"There is no run {prefix!r}.", hint="See which there are: holdfast runs list")
+        raise RunNotFound(
+            f"There is no run {prefix!r} in {_name_store()}.", hint="See which there are: holdfast runs list"
+        )
     return ids[0]
+
+
+def _name_store() -> str:
+    """Return the file or the address of the configured database, without a password."""
+    from holdfast.config import load_config
+
+    config = load_config()
+    if config.database_path is not None:
+        return str(config.database_path)
+    from holdfast.runtime.checkpoint.postgres.session import parse_url
+
+    return parse_url(config.database_url).label
 
 
 def find_approval(prefix: str) -> tuple[str, str]:

@@ -56,6 +56,8 @@ def show_flow(row: dict[str, Any], view: "FlowView") -> None:
         print_text(f"\n  returned {_short(view.result)}")
     if view.error:
         print_text(f"\n  {plain(describe_failure(view.error))}")
+    if view.cancelled_for:
+        print_text(f"\n  {plain(view.cancelled_for)}")
     for question in view.questions:
         print_question(row["run_id"], question.key, question.about, question.show)
 

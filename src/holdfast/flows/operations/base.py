@@ -204,8 +204,7 @@ class Operations:
     def _current_lane(self) -> LaneCursor:
         home, lane = current_lane.get((None, None))
         if lane is None or home is not self or self._is_over:
-            why = "The flow is over" if self._is_over else "This is not the flow that runs here"
-            raise Nondeterminism(f"{why}: nothing more can be asked for by its ctx.", hint="Use ctx in its own flow.")
+            raise no_flow_here("The flow is over" if self._is_over else "This is not the flow that runs here")
         return lane
 
     async def _in_lane(self, lane: LaneCursor, what: Operation, work: Awaitable[_T]) -> _T:
@@ -273,3 +272,7 @@ class Operations:
                     parent_id = parent_id or MAIN_LANE
                     self._recorded_gathers[parent_id] = max(self._recorded_gathers.get(parent_id, 0), int(number))
         return self._recorded_gathers
+
+
+def no_flow_here(why: str) -> Nondeterminism:
+    return Nondeterminism(f"{why}: nothing more can be asked for by its ctx.", hint="Use ctx in its own flow.")

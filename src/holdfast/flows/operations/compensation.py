@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from holdfast.flows.lane import LaneCursor, check_key
 from holdfast.flows.operations.cancel_delivery import deliver, forget_cancellation, is_requested
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
-from holdfast.runtime.step import CancelRun
+from holdfast.runtime.step import CancelRun, Stopped
 
 if TYPE_CHECKING:
     from holdfast.flows.context import Context
@@ -34,8 +34,23 @@ class Compensation:
         self._kwargs = kwargs
         self._name = getattr(undo, "__name__", None) or type(undo).__name__
         self._key = ""
+        self._lane = ctx._current_lane()
+        self.is_entered = False
+
+    def __del__(self) -> None:
+        """End the flow if the block was never entered: whoever wrote it believes that something will be undone."""
+        lane: LaneCursor | None = getattr(self, "_lane", None)
+        if lane is not None and not (self.is_entered or self._ctx._is_over or lane.interrupted):
+            written = f"ctx.compensate({self._name}, …)"
+            lane.interrupted = Stopped(
+                TypeError(
+                    f"{written} was never entered, so nothing would be undone: write `async with {written}:` around "
+                    "what comes after it (`with`, in a flow without async)."
+                )
+            )
 
     async def __aenter__(self) -> None:
+        self.is_entered = True
         check_key("compensation", self._name)
         ctx, log = self._ctx, self._ctx._log
         lane = ctx._current_lane()
@@ -98,3 +113,20 @@ class Compensation:
         result = self._undo(*self._args, **self._kwargs)
         if inspect.isawaitable(result):
             await asyncio.wait_for(result, _LIMIT_S)
+
+
+class SyncCompensation:
+    """One `with ctx.compensate(undo, …)` block of a plain flow, whose calls are made by `call`."""
+
+    def __init__(self, call: Callable[[Coroutine[Any, Any, None]], None], block: Compensation) -> None:
+        self._call = call
+        self._block = block
+
+    def __enter__(self) -> None:
+        self._block.is_entered = True
+        self._call(self._block.__aenter__())
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._call(self._block.__aexit__(error_type, error, traceback))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.enums import RunStatus
-from holdfast.errors import EventTimeout, RunAlreadyTerminal, RunNotFound
+from holdfast.errors import EventTimeout, RunAlreadyTerminal
 from holdfast.flows.lane import LaneCursor, check_key
 from holdfast.runtime import flow_rows
 from holdfast.runtime.clock import now, sleep_until
@@ -17,7 +17,7 @@ from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import Record, Records, StepState
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Parked
-from holdfast.runtime.stores import StoreLike, open_journal
+from holdfast.runtime.stores import StoreLike, no_such_run, open_journal
 
 
 async def send_event(
@@ -36,7 +36,7 @@ async def send_event(
     async with open_journal(store) as journal:
         records = Records(await journal.read(run_id) if await journal.read_head(run_id) else ())
         if not records.last_seq:
-            raise RunNotFound(f"There is no run {run_id!r} in this store.", run_id=run_id)
+            raise no_such_run(journal.store, run_id)
         if dedup_id is not None and records.inbox.has_seen(dedup_id):
             return  # also if the run is over: who sends it again does not know that the first one has arrived
         is_over = isinstance(records.status, RunStatus) and records.status.is_terminal

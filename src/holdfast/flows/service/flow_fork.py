@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.errors import ConfigInvalid, RunNotFound, SequenceConflict
+from holdfast.errors import ConfigInvalid, SequenceConflict
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint.base import check_run_id, new_run_id
@@ -16,7 +16,7 @@ from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.flow_rows import FlowOptions, rows_of
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Record, Records, StepState, find_record_type
-from holdfast.runtime.stores import StoreLike, open_journal
+from holdfast.runtime.stores import StoreLike, no_such_run, open_journal
 
 _MOST_NAMES = 20
 
@@ -39,7 +39,7 @@ async def fork_in_journal(journal: Journal, run_id: str, before: str, new_id: st
     check_run_id(new_id)
     events = await journal.read(run_id) if await journal.read_head(run_id) else []
     if not events:
-        raise RunNotFound(f"There is no run {run_id!r} in this store.", run_id=run_id)
+        raise no_such_run(journal.store, run_id)
     copied = copy_before(events, before, new_id)
     created = copied[0].payload
     row = flow_rows.created(new_id, str(created.get("flow", "")), FlowOptions.of(created))

@@ -70,7 +70,7 @@ def flow(
     The function stays what it is: `run_flow` takes it as before. Without a name it is the function's own. With `cron`,
     a line of five fields by the clock of `zone`, whoever drives the flow starts it at these times; `missed` says what
     becomes of those at which nobody did. A run that is not over `timeout` after its start, seconds or a `timedelta`, is
-    cancelled by whoever drives the flow. Raises `ConfigInvalid` if another function has the name.
+    cancelled by whoever runs it. Raises `ConfigInvalid` if another function has the name.
     """
     timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):

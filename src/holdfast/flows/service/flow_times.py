@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import RunAlreadyTerminal, RunNotFound
 from holdfast.flows.answers import cancel_in_journal
 from holdfast.flows.service.flow_schedule import ScheduledFlows
+from holdfast.flows.time_limit import to_reason
 from holdfast.runtime import flow_rows
 from holdfast.runtime.clock import now
 from holdfast.runtime.events import EventKind
@@ -72,8 +73,7 @@ class LimitedFlows:
             events = await journal.read(run_id)
             if any(event.kind == EventKind.RUN_FAILED for event in events):
                 continue  # it was over in time, and a person has it tried again
-            reason = f"It was not over {timeout_s:g} s after its start."
             try:
-                await cancel_in_journal(journal, run_id, reason=reason, is_first_only=True)
+                await cancel_in_journal(journal, run_id, reason=to_reason(timeout_s), is_first_only=True)
             except (RunAlreadyTerminal, RunNotFound):
                 continue

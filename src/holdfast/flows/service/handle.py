@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from holdfast.enums import ApprovalDecisionAction, RunStatus
-from holdfast.errors import RunCancelled, RunNotFound
 from holdfast.flows.answers import cancel_flow, decide, retry_flow
+from holdfast.flows.execution import to_run_cancelled
 from holdfast.flows.operations.event_wait import send_event
 from holdfast.flows.service.flow_info import FlowDetails, describe_run, find_status
 from holdfast.flows.service.flow_registry import find_flow
@@ -13,7 +13,7 @@ from holdfast.flows.typed_values.declared_types import result_codec
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.outcomes.failures import rebuild_error
 from holdfast.runtime.records import Records
-from holdfast.runtime.stores import StoreLike, open_journal
+from holdfast.runtime.stores import StoreLike, no_such_run, open_journal
 
 _T = TypeVar("_T")
 
@@ -43,7 +43,7 @@ class FlowHandle(Generic[_T]):
             if event.kind == EventKind.RUN_CREATED:
                 name = str(event.payload.get("flow", ""))
         if last is None or last.kind == EventKind.RUN_CANCELLED:
-            raise RunCancelled(f"Run {self.run_id!r} was cancelled.", run_id=self.run_id)
+            raise to_run_cancelled(self.run_id, {} if last is None else last.payload)
         if last.kind == EventKind.RUN_FAILED:
             error = last.payload.get("error")
             raise rebuild_error(f"the flow of run {self.run_id}", error if isinstance(error, dict) else {})
@@ -72,7 +72,7 @@ class FlowHandle(Generic[_T]):
         async with open_journal(self.store) as journal:
             events = await journal.read(self.run_id)
         if not events:
-            raise RunNotFound(f"There is no run {self.run_id!r} in this store.", run_id=self.run_id)
+            raise no_such_run(journal.store, self.run_id)
         return events
 
     async def events(self, after: int = 0) -> AsyncIterator[Event]:
@@ -82,7 +82,7 @@ class FlowHandle(Generic[_T]):
         """
         async with open_journal(self.store) as journal:
             if not await journal.read_head(self.run_id):
-                raise RunNotFound(f"There is no run {self.run_id!r} in this store.", run_id=self.run_id)
+                raise no_such_run(journal.store, self.run_id)
             over = await self._find_end(after)
             async for event in journal.follow(self.run_id, after):
                 yield event

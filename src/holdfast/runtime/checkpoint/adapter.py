@@ -33,27 +33,27 @@ class PlainStore:
     has_rows = False
 
     def __init__(self, checkpointer: Checkpointer) -> None:
-        self._inner = checkpointer
+        self.inner = checkpointer
 
     def save_event(self, event: Event) -> Event:
-        return self._inner.save_event(event)
+        return self.inner.save_event(event)
 
     def save_snapshot(self, run_id: str, state: RunState) -> None:
-        self._inner.save_snapshot(run_id, state)
+        self.inner.save_snapshot(run_id, state)
 
     def load_latest(self, run_id: str) -> RunState | None:
-        return self._inner.load_latest(run_id)
+        return self.inner.load_latest(run_id)
 
     def list_events(self, run_id: str, since_seq: int = 0) -> list[Event]:
-        return self._inner.list_events(run_id, since_seq)
+        return self.inner.list_events(run_id, since_seq)
 
     def list_runs(self) -> list[str]:
-        return self._inner.list_runs()
+        return self.inner.list_runs()
 
     def delete_run(self, run_id: str, *, claim: Claim | None = None, rows: Sequence[Statement] = ()) -> None:
         if rows:
             raise _no_rows()
-        self._inner.delete_run(run_id)
+        self.inner.delete_run(run_id)
 
     def close(self) -> None:
         """Leave the inner store open: it belongs to whoever made it."""
@@ -61,9 +61,9 @@ class PlainStore:
     def claim(self, run_id: str, *, force: bool = False) -> Claim:
         check_run_id(run_id)
         with _owning:
-            if (id(self._inner), run_id) in _owned and not force:
+            if (id(self.inner), run_id) in _owned and not force:
                 raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
-            _owned.add((id(self._inner), run_id))
+            _owned.add((id(self.inner), run_id))
         try:
             return Claim(run_id, 0, self._head(run_id))
         except BaseException:
@@ -89,7 +89,7 @@ class PlainStore:
 
     def release(self, claim: Claim) -> None:
         with _owning:
-            _owned.discard((id(self._inner), claim.run_id))
+            _owned.discard((id(self.inner), claim.run_id))
 
     def release_many(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
@@ -108,7 +108,7 @@ class PlainStore:
             # crash: only the first of several events may be there; whoever resumes adds the rest.
             # A copy each: a store that keeps what it is given must not see what the flow does with its results.
             copies = [prepare(prepared.event).stored_as(prepared.seq) for prepared in append.events]
-            return [self._inner.save_event(copy).seq for copy in copies]
+            return [self.inner.save_event(copy).seq for copy in copies]
         except HoldfastError as error:
             return error
 
@@ -119,7 +119,7 @@ class PlainStore:
         return {run_id: head for run_id in run_ids if (head := self._head(run_id))}
 
     def _head(self, run_id: str) -> int:
-        events = self._inner.list_events(run_id)
+        events = self.inner.list_events(run_id)
         return events[-1].seq if events else 0
 
     def read_rows(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -127,7 +127,7 @@ class PlainStore:
 
     def find_owned(self, run_ids: Sequence[str]) -> set[str]:
         with _owning:
-            return {run_id for run_id in run_ids if (id(self._inner), run_id) in _owned}
+            return {run_id for run_id in run_ids if (id(self.inner), run_id) in _owned}
 
     def wait_for_change(self, timeout_s: float, *, but_by: int | None = None, of: Set[str] | None = None) -> bool:
         """Report one each time: a plain store cannot say, so its heads are looked at twice a second."""

@@ -1,13 +1,19 @@
 """The command runs watch: a run in front of a person, whichever process drives it."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from holdfast.cli.terminal.arguments import RUN_ID, STORE, find_run_id
 from holdfast.cli.terminal.output import exit_code, next_step, print_text
 from holdfast.cli.terminal.store import name_configured_store, open_configured_store, undriven_notice
+from holdfast.enums import RunStatus
 from holdfast.persistence.flow_listings import find_flow_run
 from holdfast.persistence.raw_sql import find_driven, get_run, read_phase_keys
 from holdfast.runtime.events import EventKind
+
+if TYPE_CHECKING:
+    from holdfast.runtime.records import Records
 
 _EXPLAIN_AFTER_S = 2.0
 
@@ -47,7 +53,20 @@ async def _watch_flow(run_id: str) -> str:
             if is_over and event.seq >= head:
                 break
     print_text(f"run {run_id} is {records.status}")
+    if records.status == RunStatus.PAUSED:
+        _print_questions(run_id, records)
     return str(records.status)
+
+
+def _print_questions(run_id: str, records: "Records") -> None:
+    """Say what a paused flow waits for, how that is answered, and how to watch on."""
+    from holdfast.cli.terminal.flow_runs import print_question, read_flow
+
+    children = [str(child.get("run_id")) for child in records.end.get("children", ())]
+    for asking in [run_id, *children]:
+        for question in read_flow(asking).questions:
+            print_question(asking, question.key, question.about, question.show)
+    print_text(f"\nThen watch on: holdfast runs watch {run_id}")
 
 
 async def _watch(run_id: str) -> str:

@@ -61,6 +61,7 @@ class PostgresCheckpointer:
         Raises `StoreUnavailable`, `StoreUnreadable`, `StoreNewer`.
         """
         self._target = parse_url(url)
+        self.label = self._target.label
         self.lease_s = lease_s
         self._owner_patience_s = owner_patience_s
         self._claims: dict[Claim, str] = {}

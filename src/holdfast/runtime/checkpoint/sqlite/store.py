@@ -57,6 +57,7 @@ class SQLiteCheckpointer:
         self._is_memory = str(db_path) == ":memory:"
         # In full, links resolved: the folder of the process may change, and a file has one place for its locks.
         self.path = ":memory:" if self._is_memory else os.path.realpath(db_path)
+        self.label = self.path
         self._is_closed = False
         self._forked_away: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
