@@ -81,7 +81,7 @@ def test_a_call_in_doubt_is_made_again(lost: Lost, open_page: OpenPage) -> None:
     expect(page.locator(".run-status")).to_contain_text("only a person can say what became of it")
     expect(card.get_by_role("heading")).to_contain_text("What became of a call in “draft”?")
     expect(card.locator("dl.pairs dt")).to_have_text(["Asked because", "Tool"])
-    expect(card.locator("dl.pairs")).to_contain_text(f"its process died during the call, begun on {gethostname()} at ")
+    expect(card.locator("dl.pairs")).to_contain_text(f"its process ended during the call, begun on {gethostname()} at ")
     expect(card.locator("pre")).to_contain_text("$ echo charged >> charges.txt")
     expect(card).to_contain_text("If it had worked, its effect happens twice.")
     expect(card.get_by_label("Comment")).to_have_count(0)
