@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { filterRows, rowFilter, unfoldRows } from "../../src/holdfast/web/js/model/trace.js";
 import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
-import { describeCall, describeFlow, describeNote, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
+import { describeCall, describeNote, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
 import { readComments, withComment } from "../../src/holdfast/web/js/model/line-comments.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
 import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
@@ -238,16 +238,6 @@ test("labels and signs along the time never lie on each other", () => {
 });
 
 test("a flow's run is told from what the server knows of it", () => {
-  const descriptions = [
-    { state: "completed" },
-    { state: "pending" },
-    { state: "paused", waits_for: "ship" },
-    { state: "running", is_driven: true, waits_for: "ship" },
-    { state: "running", is_driven: false, wake_at: "2999-11-18T00:00:00Z" },
-    { state: "running", is_driven: false },
-    { state: "paused", is_driven: false, waits_for: "ship", wake_at: "2026-01-01T00:00:00Z" },
-  ].map(describeFlow);
-  assert.deepEqual(descriptions, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted", "is to go on"]);
   assert.equal(describeCall({ flow: "order", args: [7, "x"], kwargs: { by: null } }), 'order(7, "x", by=null)');
 
   const step = { key: "g1.2/charge", lane: "g1.2", type: "step", attempts: 2, result: null, wake_at: null };
