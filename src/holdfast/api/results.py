@@ -49,6 +49,8 @@ class ChangedFile(BaseModel):
     is_binary: bool
     is_generated: bool = Field(default=False, description="A lock file or the like: folded.")
     is_own: bool = Field(description="What the engine itself asked for; such files come last.")
+    digest: str = Field(default="", description="Which content it had and has.", examples=["8ab686e..2f1c0d3"])
+    note: str = Field(default="", description="What is left out of its colours, if anything is.")
     lines: list[DiffLine]
     pairs: list[Pair] = Field(description="With `split` these, and no `lines`.")
 
@@ -101,6 +103,8 @@ def _to_file(file: FileDiff, *, is_split: bool) -> ChangedFile:
         is_binary=file.is_binary,
         is_generated=is_generated(file.path),
         is_own=file.is_own,
+        digest=file.digest,
+        note=file.note,
         lines=[] if is_split else file.lines,
         pairs=to_pairs(file.lines) if is_split else [],
     )
