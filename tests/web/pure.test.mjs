@@ -188,9 +188,9 @@ test("every kind of event can be told, whatever it holds", (t) => {
 });
 
 test("only a crash is an alarm", () => {
-  const tonesAfter = (after, resolution) => {
+  const tonesAfter = (after, resolution, hasDied = false) => {
     const activity = new Activity();
-    activity.add({ seq: 1, ts: 1, kind: "run.resumed", lane_id: "main", payload: { after } });
+    activity.add({ seq: 1, ts: 1, kind: "run.resumed", lane_id: "main", payload: { after, taken_over: hasDied } });
     activity.add({ seq: 2, ts: 2, kind: "tool.unknown", lane_id: "plan/1", payload: { key: "plan/1/turn1/m0", resolution } });
     return activity.entries.map((entry) => entry.tone);
   };
@@ -198,6 +198,8 @@ test("only a crash is an alarm", () => {
   assert.deepEqual(tonesAfter("paused", "rerun"), ["idle"]);
   assert.deepEqual(tonesAfter("running", "reattached"), ["idle", "idle"]);
   assert.deepEqual(tonesAfter("running", "ask"), ["idle", "waiting"]);
+  assert.deepEqual(tonesAfter("running", "rerun"), ["idle", "idle"]);
+  assert.deepEqual(tonesAfter("running", "rerun", true), ["idle", "waiting"]);
 });
 
 test("calls of a subagent are folded, and found ones stand under what they are inside of", () => {

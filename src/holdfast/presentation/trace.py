@@ -128,6 +128,7 @@ class AttemptLog(EventFold):
         self.last_ts: float | None = None
         self._progress = progress
         self._is_after_interruption = False
+        self._has_died = False
 
     def add(self, event: Event) -> None:
         """Take an event, before `progress` does: a resume needs to know what the run did until now."""
@@ -182,6 +183,8 @@ class AttemptLog(EventFold):
         is_turn = _TURN.search(to_text(event.payload.get("key"))) is not None
         if not self._is_after_interruption or resolution == "reattached" or is_turn:
             return
+        if not self._has_died and resolution != "ask":  # its process was stopped: that is expected, and no alarm
+            return
         self._add_milestone(event.ts, MilestoneType.UNKNOWN, f"Outcome unknown: {resolution}")
 
     def _pause(self, event: Event) -> None:
@@ -211,8 +214,8 @@ class AttemptLog(EventFold):
         if is_interrupted:
             # When it ended nobody knows; the last event is the last sign of life.
             ended_at = event.ts if self.last_ts is None else self.last_ts
-            has_died = event.payload.get("taken_over") is True
-            kind, verb = (MilestoneType.CRASH, "died") if has_died else (MilestoneType.STOPPED, "was stopped")
+            self._has_died = event.payload.get("taken_over") is True
+            kind, verb = (MilestoneType.CRASH, "died") if self._has_died else (MilestoneType.STOPPED, "was stopped")
             self._add_milestone(ended_at, kind, f"The process that drove it {verb} here")
             for attempt in self.by_lane.values():
                 attempt.turn_to(SegmentType.DOWN, ended_at)

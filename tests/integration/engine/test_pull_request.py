@@ -126,10 +126,13 @@ async def test_one_killed_in_the_middle_of_its_push_is_finished_by_the_next(
         await until(lambda: git(hosted, "for-each-ref", f"refs/heads/{branch}") != "", "the other side has ended")
     assert not world.events(run_id, "run.merged")
 
-    merged = await merge_run(world.db, load_config(data_dir=world.data_dir), run_id, REQUEST)
+    log.write_text("")
+    assert start_warm(["merge", run_id, "--pull-request"], env, None, (os.devnull, str(log), str(log))).wait() == 0
 
-    assert merged["action"] == ("created" if hook == "pre-receive" else "nothing_to_do")
-    assert git(hosted, "rev-parse", branch) == git(world.repo, "rev-parse", f"origin/{branch}") == merged["commit"]
+    said = f"{branch} of github.com: created, 1 file, +1 −0, now at "
+    assert (said if hook == "pre-receive" else f"{branch} of github.com has the result already.") in log.read_text()
+    assert f"Open the form: https://github.com/team/shop/compare/main...{branch}?expand=1\n" in log.read_text()
+    assert git(hosted, "rev-parse", branch) == git(world.repo, "rev-parse", f"origin/{branch}")
     assert len(git(hosted, "rev-list", f"main..{branch}").split()) == 1  # the result is there once
     assert len(world.events(run_id, "run.merged")) == 1
 

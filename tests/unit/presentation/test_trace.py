@@ -243,13 +243,13 @@ def test_a_process_that_was_stopped_is_no_crash() -> None:
 
 
 def test_only_the_end_of_a_process_makes_an_outcome_unknown() -> None:
-    def marks(after: str, resolution: str, key: str = "plan/1/turn1/m0") -> list[str]:
+    def marks(after: str, resolution: str, key: str = "plan/1/turn1/m0", *, has_died: bool = True) -> list[str]:
         known = fold_trace(
             (0, "run.created", "main", {}),
             (1, "phase.started", "plan/1", {}),
             (2, "human.approval.requested", "plan/1", {}),
             *([(3.0, "run.paused", "main", {"reason": "approval"})] if after == "paused" else []),
-            (5, "run.resumed", "main", {"after": after}),
+            (5, "run.resumed", "main", {"after": after, "taken_over": has_died}),
             (6, "tool.unknown", "plan/1", {"key": key, "resolution": resolution}),
         )
         return [each.type for each in known.milestones if each.type == "unknown"]
@@ -257,6 +257,9 @@ def test_only_the_end_of_a_process_makes_an_outcome_unknown() -> None:
     assert marks("paused", "rerun") == []
     assert marks("running", "reattached") == []
     assert marks("running", "ask") == ["unknown"]
+    assert marks("running", "rerun") == ["unknown"]
+    assert marks("running", "rerun", has_died=False) == []  # as after every deployment
+    assert marks("running", "ask", has_died=False) == ["unknown"]
     assert marks("running", "rerun", key="plan/1/turn1") == []  # the turn around a call, which is marked itself
 
 

@@ -48,6 +48,7 @@ export class Activity {
 	#delegations = new Map(); // key → tool call, from the model's answer that asked for it
 	#open = new Set();
 	#wasCut = false;
+	#hasDied = false;
 	#resumedSeq = 0;
 
 	// An event that cannot be read hides none of the others.
@@ -192,6 +193,7 @@ export class Activity {
 	// Of a run that neither waited nor was over the process has ended; one that died had not given it up.
 	#resume(event, { after, taken_over: hasDied }) {
 		this.#resumedSeq = event.seq;
+		this.#hasDied = hasDied;
 		this.#wasCut = !["pending", "paused", "failed"].includes(after);
 		const text = this.#wasCut ? `Resumed after its process ${hasDied ? "died" : "was stopped"}: nothing that was done is done again` : "Resumed";
 		return after === "pending" ? null : this.#push(event, { type: "note", tone: "idle", text });
@@ -202,7 +204,7 @@ export class Activity {
 		if (!this.#wasCut || /\/turn\d+$/.test(key)) return null;
 		const hasGoneOn = resolution === "reattached";
 		const text = hasGoneOn ? "A command went on while nobody drove the run" : `A call was in flight when its process ended: ${RESOLUTIONS[resolution] ?? resolution ?? "unknown"}`;
-		return this.#push(event, { type: "note", tone: hasGoneOn ? "idle" : "waiting", text });
+		return this.#push(event, { type: "note", tone: hasGoneOn || (!this.#hasDied && resolution !== "ask") ? "idle" : "waiting", text });
 	}
 
 	#answer(event, payload) {
