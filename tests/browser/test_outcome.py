@@ -89,6 +89,11 @@ def test_what_does_not_fit_is_shown_before_a_merge_and_a_merged_run_is_marked(
     assert "To be merged" in log.stdout
     page.goto(served.url)
     expect(page.locator(".runs tbody tr").filter(has_text="To be merged")).to_contain_text("merged into main")
+    page.goto(f"{served.url}/runs/{run_id}/changes")
+    _press(page, "More context")
+    expect(page.locator(".panel").get_by_role("button", name="More context", pressed=True)).to_be_visible()
+    expect(page.locator(".panel .diff-file").first).to_contain_text("one, two")
+    assert page.url.endswith("context=25")
 
 
 def test_a_pull_request_pushes_a_branch_and_leads_to_the_form_of_the_host(served: Served, open_page: OpenPage) -> None:

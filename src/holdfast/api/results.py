@@ -30,6 +30,7 @@ from holdfast.presentation.diff import DiffLine, FileDiff, Pair, compare, parse_
 from holdfast.presentation.diff_marks import add_marks, is_generated
 from holdfast.presentation.format import plural
 from holdfast.workspace import find_cut, open_workspace
+from holdfast.workspace.diff import GIT_LOOK, PatchLook
 
 
 class LeftOutItem(BaseModel):
@@ -154,9 +155,9 @@ def read_stored_patch(
     phase: str | None,
     *,
     with_own: bool,
-    with_renames: bool = False,
+    look: PatchLook = GIT_LOOK,
 ) -> str:
     """Read the patch of a run. Raises what `read_patch` raises."""
     definition = stored.template.definition if stored.template else None
     files = RecordedFiles(stored.run.id, trees, definition)
-    return read_patch(server.config.data_dir, files, phase, with_own=with_own, with_renames=with_renames)
+    return read_patch(server.config.data_dir, files, phase, with_own=with_own, look=look)
