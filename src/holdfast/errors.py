@@ -20,7 +20,7 @@ HoldfastError
 └── work       ArtifactMissing  ArtifactInvalid  PhaseTimeout  PersonaIneligible  BudgetExhausted
                BackendUnavailable  AgentFailed  ChecksFailed
                WorkspaceError: RepositoryMissing  BaseBranchMissing  TargetBranchMissing  WorkspaceTooLarge
-               WorkspaceConflict
+               WorkspaceConflict  PullRequestFormMissing
 """
 
 from collections.abc import Iterable
@@ -636,6 +636,13 @@ class TargetBranchMissing(WorkspaceError):
         super().__init__(message, hint=hint, branch=branch, **facts)
         self.branch = branch
         self.can_be_made = can_be_made
+
+
+class PullRequestFormMissing(WorkspaceError):
+    """A pull request was asked for, and no remote of the repository is at a host whose form is known."""
+
+    code = "pull_request_form_missing"
+    default_hint = "Merge the result into a branch (--into NAME --create), and push that with git."
 
 
 class WorkspaceTooLarge(WorkspaceError):

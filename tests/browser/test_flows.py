@@ -113,7 +113,7 @@ def test_a_failed_flow_is_run_again_and_the_list_hears_of_it(served: Served, ope
     with pytest.raises(ZeroDivisionError):
         wait_for(run_flow(fragile, run_id="fragile-1", store=store))
     flows = open_page(served, "/flows")
-    expect(flows.get_by_role("row").filter(has_text="fragile-1")).to_contain_text("failed")
+    expect(flows.get_by_role("row").filter(has_text="fragile-1")).to_contain_text("ZeroDivisionError: division by zero")
     page = open_page(served, "/flows/fragile-1")
     expect(page.get_by_role("row").filter(has_text="try")).to_contain_text("failed")
 
@@ -123,6 +123,16 @@ def test_a_failed_flow_is_run_again_and_the_list_hears_of_it(served: Served, ope
     expect(page.get_by_role("button", name="Run it again")).to_have_count(0)
     assert wait_for(get_flow("fragile-1", store=store).status()) is RunStatus.PENDING
     expect(flows.get_by_role("row").filter(has_text="fragile-1")).to_contain_text("is to be started")
+
+    for run_id in ("fragile-2", "fragile-3"):
+        with pytest.raises(ZeroDivisionError):
+            wait_for(run_flow(fragile, run_id=run_id, store=store, tags={"several": "yes"}))
+    flows.goto(f"{served.url}/flows?tag=several")
+    flows.get_by_role("link", name="list of runs").click()
+    flows.get_by_label("Choose all runs of the list").press("Space")
+    flows.get_by_role("button", name="Retry 2…").press("Enter")
+    flows.get_by_role("dialog").get_by_role("button", name="Retry 2 runs").press("Enter")
+    expect(flows.locator(".runs tbody tr").filter(has_text="is to be started")).to_have_count(2)
 
 
 def test_a_flow_is_listed_among_runs_and_answered_in_the_inbox(

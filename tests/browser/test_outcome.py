@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.test_everyone import check_access
-from tests.support.browser_world import HARM, Served
+from tests.support.browser_world import HARM, Served, make_repository
+from tests.support.ssh_server import serve_by_ssh
 
 
 @pytest.fixture(scope="module")
@@ -90,35 +91,42 @@ def test_what_does_not_fit_is_shown_before_a_merge_and_a_merged_run_is_marked(
     assert "To be merged" in log.stdout
     page.goto(served.url)
     expect(page.locator(".runs tbody tr").filter(has_text="To be merged")).to_contain_text("merged into main")
+    page.goto(f"{served.url}/runs/{run_id}/changes")
+    _press(page, "More context")
+    expect(page.locator(".panel").get_by_role("button", name="More context", pressed=True)).to_be_visible()
+    expect(page.locator(".panel .diff-file").first).to_contain_text("one, two")
+    assert page.url.endswith("context=25")
 
 
-def test_a_pull_request_pushes_a_branch_and_leads_to_the_form_of_the_host(
-    served: Served, open_page: OpenPage, reviewed: str
-) -> None:
-    form = "https://github.com/team/shop/compare/main...run-1?expand=1"
-    words = {"verb": "pull_request", "label": "Open pull request…", "text": "Pushed first.", "why": None}
-    step = {**words, "branch": "run-1", "link": form}
-    page = open_page(served, "/health")
-    sent = []
-
-    def add_step(route: Route) -> None:  # as the repository's host has one
-        outcome = route.fetch().json()
-        route.fulfill(json={**outcome, "steps": [step, *outcome["steps"]]})
-
-    def merge(route: Route) -> None:
-        sent.append(route.request.post_data_json)
-        route.fulfill(json={"message": "run-1: created.", "files": [], "commits": ["Write notes"], "left_out": []})
-
-    page.route("**/outcome", add_step)
-    page.route("**/merge", merge)
-    page.goto(f"{served.url}/runs/{reviewed}")
+def test_a_pull_request_pushes_a_branch_and_leads_to_the_form_of_the_host(served: Served, open_page: OpenPage) -> None:
+    repo = make_repository(served.folder / "work" / "cloned")
+    hosted = served.folder / "team" / "cloned.git"
+    subprocess.run(["git", "clone", "-q", "--bare", repo, hosted], check=True)
+    subprocess.run(["git", "-C", repo, "remote", "add", "origin", "https://github.com/team/cloned"], check=True)
+    serve_by_ssh(served.folder, "github.com", served.folder / "config" / "git" / "config")
+    run_id = served.start_run(
+        "reviewed", title="Pay later", repo_path=str(repo), persona_overrides={"author": "z-reviewed"}
+    )
+    served.wait_for(run_id, "completed")
+    with served.client("operator") as operator:  # has not the machine's keys
+        outcome, url = operator.get(f"/api/runs/{run_id}/outcome").json(), f"/api/runs/{run_id}/merge"
+        [why] = [step["why"] for step in outcome["steps"] if step["verb"] == "pull_request"]
+        refused = operator.post(url, json={"pull_request": True})
+    assert "not among the allowed ones" in why
+    assert (refused.status_code, refused.json()["code"]) == (403, "repository_not_allowed")
+    page = open_page(served, f"/runs/{run_id}")
     _press(page, "Open pull request…")
-    expect(page.get_by_role("dialog")).to_contain_text("Write notes")
+    branch = f"run-{run_id[:8]}-pay-later"
+    expect(page.get_by_role("dialog")).to_contain_text(f"{branch} of github.com would be created: 1 file, +1 −0.")
     page.get_by_role("dialog").get_by_role("button", name="Push the branch").press("Enter")
 
+    form = f"https://github.com/team/cloned/compare/main...{branch}?expand=1"
     expect(page.get_by_role("link", name="Open the form")).to_be_focused()
     expect(page.get_by_role("link", name="Open the form")).to_have_attribute("href", form)
-    assert sent == [{"into": "run-1", "create": True, "dry_run": True}, {"into": "run-1", "create": True}]
+    pushed = subprocess.run(["git", "-C", hosted, "log", "-1", "--format=%s", branch], capture_output=True, text=True)
+    assert "Pay later" in pushed.stdout
+    expect(page.locator(".run-head")).to_contain_text(f"merged into {branch} of github.com")
+    expect(page.locator(".panel").get_by_role("button", name="Merge into main…")).to_be_visible()
 
 
 def test_a_failed_run_says_why_and_offers_to_retry(served: Served, open_page: OpenPage) -> None:

@@ -54,8 +54,8 @@ def test_files_words_and_colours_are_shown_and_text_stays_text(
     hostile = line(HOSTILE, marks=[[0, 4]], tokens=[[5, 20, "k"]])
     files = [
         a_file(f"src/{HOSTILE}.py", hostile, line("return 1", 2, tokens=[[0, 6, "k"]], marks=[[7, 8]])),
-        a_file("src/uv.lock", line("locked"), is_generated=True),
-        a_file("src/logo.png", is_binary=True),
+        a_file("src/uv.lock", line("locked"), is_generated=True, digest="1..2", note="long: without colours"),
+        a_file("src/logo.png", is_binary=True, digest="2..3"),
     ]
     for width, theme in ((390, "dark"), (1024, "light"), (1440, "light")):
         page = open_page(served, "/health", width=width, theme=theme)
@@ -67,8 +67,18 @@ def test_files_words_and_colours_are_shown_and_text_stays_text(
         check_access(page)
         assert page.evaluate("window.hurt") is None
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.get_by_role("navigation", name="Changed files").get_by_role("button", name=re.compile("uv.lock")).click()
+    tree = page.get_by_role("navigation", name="Changed files")
+    tree.get_by_role("button", name=re.compile("uv.lock")).click()
     expect(page.get_by_text("locked")).to_be_visible()
+    tree.get_by_label("Viewed: uv.lock").press("Space")
+    expect(page.get_by_text("locked")).not_to_be_visible()
+    expect(page.get_by_text("long: without colours")).to_be_visible()
+    page.reload()
+    expect(page.locator("h1")).to_have_text("Health")
+    draw(page, [files[0], {**files[1], "is_generated": False}, {**files[2], "digest": "3..4"}])
+    expect(tree.get_by_label("Viewed: uv.lock")).to_be_checked()
+    expect(page.get_by_text("locked")).to_have_count(0)
+    expect(tree.get_by_label("Viewed: logo.png")).not_to_be_checked()
 
 
 def test_artifacts_have_views_by_their_schema_and_text_stays_text(served: Served, open_page: OpenPage) -> None:
@@ -130,6 +140,16 @@ def test_a_comment_on_a_line_goes_into_the_request_with_keys_alone(served: Serve
     expect(note).to_have_count(1)
     expect(request).to_have_value(re.compile("^a.py:8 before: <img"))
     assert page.evaluate("window.hurt") is None
+
+    page.goto(f"{served.url}/health")
+    draw(page, [a_file("b.py", *(line(f"x = {number}", number) for number in range(1, 6)))], is_deciding=True)
+    page.get_by_role("button", name="Comment on line 4").press("Enter")
+    page.get_by_role("button", name="Comment on line 2").press("Shift+Enter")
+    expect(page.locator(".line-comment")).to_have_count(1)
+    page.get_by_label("Comment on b.py:2-4").press_sequentially("Fold these")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_label("Comment", exact=True)).to_have_value("b.py:2-4: Fold these\n")
+    expect(page.locator("tr:has([aria-label='Comment on line 4']) + .line-comment")).to_contain_text("Fold these")
 
 
 def test_side_by_side_a_line_may_be_on_one_side_only(served: Served, open_page: OpenPage) -> None:

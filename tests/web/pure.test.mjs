@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { filterRows, rowFilter, unfoldRows } from "../../src/holdfast/web/js/model/trace.js";
 import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
-import { describeCall, describeFlow, describeNote, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
+import { describeCall, describeNote, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
 import { readComments, withComment } from "../../src/holdfast/web/js/model/line-comments.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
 import { findRoute, matchPath, toOwnPath } from "../../src/holdfast/web/js/model/routes.js";
@@ -188,9 +188,9 @@ test("every kind of event can be told, whatever it holds", (t) => {
 });
 
 test("only a crash is an alarm", () => {
-  const tonesAfter = (after, resolution) => {
+  const tonesAfter = (after, resolution, hasDied = false) => {
     const activity = new Activity();
-    activity.add({ seq: 1, ts: 1, kind: "run.resumed", lane_id: "main", payload: { after } });
+    activity.add({ seq: 1, ts: 1, kind: "run.resumed", lane_id: "main", payload: { after, taken_over: hasDied } });
     activity.add({ seq: 2, ts: 2, kind: "tool.unknown", lane_id: "plan/1", payload: { key: "plan/1/turn1/m0", resolution } });
     return activity.entries.map((entry) => entry.tone);
   };
@@ -198,6 +198,8 @@ test("only a crash is an alarm", () => {
   assert.deepEqual(tonesAfter("paused", "rerun"), ["idle"]);
   assert.deepEqual(tonesAfter("running", "reattached"), ["idle", "idle"]);
   assert.deepEqual(tonesAfter("running", "ask"), ["idle", "waiting"]);
+  assert.deepEqual(tonesAfter("running", "rerun"), ["idle", "idle"]);
+  assert.deepEqual(tonesAfter("running", "rerun", true), ["idle", "waiting"]);
 });
 
 test("calls of a subagent are folded, and found ones stand under what they are inside of", () => {
@@ -238,16 +240,6 @@ test("labels and signs along the time never lie on each other", () => {
 });
 
 test("a flow's run is told from what the server knows of it", () => {
-  const descriptions = [
-    { state: "completed" },
-    { state: "pending" },
-    { state: "paused", waits_for: "ship" },
-    { state: "running", is_driven: true, waits_for: "ship" },
-    { state: "running", is_driven: false, wake_at: "2999-11-18T00:00:00Z" },
-    { state: "running", is_driven: false },
-    { state: "paused", is_driven: false, waits_for: "ship", wake_at: "2026-01-01T00:00:00Z" },
-  ].map(describeFlow);
-  assert.deepEqual(descriptions, ["", "is to be started", "waits for ship", "runs", "sleeps", "interrupted", "is to go on"]);
   assert.equal(describeCall({ flow: "order", args: [7, "x"], kwargs: { by: null } }), 'order(7, "x", by=null)');
 
   const step = { key: "g1.2/charge", lane: "g1.2", type: "step", attempts: 2, result: null, wake_at: null };

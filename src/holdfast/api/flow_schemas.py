@@ -18,6 +18,7 @@ class FlowItem(BaseModel):
     flow: str
     state: str
     is_driven: bool
+    now: str = Field(description="What it is doing, or why it failed, in one line.", examples=["waits for ship"])
     wake_at: str | None
     waits_for: str | None
     parent_run_id: str | None

@@ -8,6 +8,7 @@ from holdfast.api.schemas import ApprovalItem, Cause, RunItem
 from holdfast.enums import Role, RunStatus
 from holdfast.persistence.flow_listings import to_time
 from holdfast.presentation.flow_run import (
+    INTERRUPTED,
     FlowQuestion,
     describe_failure,
     describe_flow_now,
@@ -17,7 +18,7 @@ from holdfast.presentation.flow_run import (
     view_flow,
 )
 from holdfast.presentation.format import sentence_case
-from holdfast.presentation.status import StatusLine
+from holdfast.presentation.status import Note, StatusLine
 from holdfast.presentation.tool_call import QuestionedCall
 from holdfast.runtime.events import Event
 from holdfast.runtime.flow_rows import FlowRow
@@ -38,7 +39,7 @@ def to_flow_item(row: FlowRow, *, is_driven: bool, reason: str | None = None, fa
 
 def _run_fields(row: FlowRow, *, is_driven: bool, reason: str | None) -> dict[str, Any]:
     facts = {**to_wire(row), "state": row.status, "is_driven": is_driven}
-    is_over = RunStatus(row.status).is_terminal
+    is_over, doing = RunStatus(row.status).is_terminal, describe_flow_now(facts)
     return {
         **{name: facts[name] for name in _SAME_NAMES},
         "kind": "flow",
@@ -46,14 +47,14 @@ def _run_fields(row: FlowRow, *, is_driven: bool, reason: str | None) -> dict[st
         **dict.fromkeys(("cost_usd", "reserved_usd", "perhaps_paid_usd", "simulated_usd"), 0.0),
         "is_simulated": False,
         "forked_from": None,
-        "verdict": None,
         "started_at": None if row.status == RunStatus.PENDING else facts["created_at"],
         "ended_at": facts["updated_at"] if is_over else None,
         "pause_reason": "approval" if row.status == RunStatus.PAUSED else None,
         "waiting_for": None if is_over else reason,
         "due_at": facts["wake_at"],
         "heading": to_flow_heading(row),
-        "now": describe_flow_now(facts),
+        "now": doing,
+        "verdict": Note("waiting", "Interrupted") if doing == INTERRUPTED else None,
     }
 
 

@@ -30,6 +30,7 @@ from holdfast.presentation.diff import DiffLine, FileDiff, Pair, compare, parse_
 from holdfast.presentation.diff_marks import add_marks, is_generated
 from holdfast.presentation.format import plural
 from holdfast.workspace import find_cut, open_workspace
+from holdfast.workspace.diff import GIT_LOOK, PatchLook
 
 
 class LeftOutItem(BaseModel):
@@ -49,6 +50,8 @@ class ChangedFile(BaseModel):
     is_binary: bool
     is_generated: bool = Field(default=False, description="A lock file or the like: folded.")
     is_own: bool = Field(description="What the engine itself asked for; such files come last.")
+    digest: str = Field(default="", description="Which content it had and has.", examples=["8ab686e..2f1c0d3"])
+    note: str = Field(default="", description="What is left out of its colours, if anything is.")
     lines: list[DiffLine]
     pairs: list[Pair] = Field(description="With `split` these, and no `lines`.")
 
@@ -101,6 +104,8 @@ def _to_file(file: FileDiff, *, is_split: bool) -> ChangedFile:
         is_binary=file.is_binary,
         is_generated=is_generated(file.path),
         is_own=file.is_own,
+        digest=file.digest,
+        note=file.note,
         lines=[] if is_split else file.lines,
         pairs=to_pairs(file.lines) if is_split else [],
     )
@@ -150,9 +155,9 @@ def read_stored_patch(
     phase: str | None,
     *,
     with_own: bool,
-    with_renames: bool = False,
+    look: PatchLook = GIT_LOOK,
 ) -> str:
     """Read the patch of a run. Raises what `read_patch` raises."""
     definition = stored.template.definition if stored.template else None
     files = RecordedFiles(stored.run.id, trees, definition)
-    return read_patch(server.config.data_dir, files, phase, with_own=with_own, with_renames=with_renames)
+    return read_patch(server.config.data_dir, files, phase, with_own=with_own, look=look)

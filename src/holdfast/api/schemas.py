@@ -236,7 +236,9 @@ class RunItem(RunRef):
         description="Its title, or the first line of what is wanted.", examples=["Add a --verbose flag"]
     )
     now: str = Field(description="Where it stands, in one line.", examples=["plan · 1 of 4 done"])
-    verdict: Note | None = Field(description="What its last review says, once it is completed.")
+    verdict: Note | None = Field(
+        description="More than its state says: its last review once it is completed, or that nobody drives it."
+    )
     merged: str = Field(description="Where its result was merged, or nothing.", examples=["merged into main"])
 
 

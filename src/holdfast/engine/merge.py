@@ -13,6 +13,7 @@ from holdfast.concurrency import finish_then_cancel
 from holdfast.config import Config
 from holdfast.engine.merge_preview import default_message, describe_base_commits
 from holdfast.engine.patch import own_paths, record_requests
+from holdfast.engine.pull_request import get_form, push_result
 from holdfast.engine.run.load import get_run, read_template
 from holdfast.engine.run.local_files import bring_files
 from holdfast.engine.scope import utc_now
@@ -39,6 +40,7 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.cleanup.disposal import Disposal, dispose_files
 from holdfast.workspace.cleanup.leftovers import RunPlaces
+from holdfast.workspace.transfer.pull_request_form import PullRequestForm
 from holdfast.workspace.transfer.remotes import check_remote, fetched_branch, is_remote, push_branch
 
 _EMPTY = "Nothing to merge: the run changed no files."
@@ -55,6 +57,8 @@ class MergeRequest:
     message: str = ""
     is_dry_run: bool = False
     keeps_worktree: bool = False
+    is_pull_request: bool = False
+    """To a branch of its own at the repository's host, which has a form for the rest."""
 
 
 async def merge_run(
@@ -66,7 +70,8 @@ async def merge_run(
     in it stays reachable by the run's refs.
     The journal has who asked for it, and what came of it; a dry run leaves nothing. May be repeated. Whoever is
     cancelled meanwhile is so when git has ended and that is written. Raises `RunNotFound`, `RunBusy` while
-    someone drives the run, `TemplateLoadFailed`, `TargetBranchMissing`, and `RunNotInState` if no phase is completed.
+    someone drives the run, `TemplateLoadFailed`, `TargetBranchMissing`, `RunNotInState` if no phase is completed, and
+    `PullRequestFormMissing`.
     """
     request = request or MergeRequest()
     known = await get_run(db, run_id)
@@ -74,7 +79,11 @@ async def merge_run(
         claim = await journal.claim(known.run.id)
         try:
             stored = await get_run(db, known.run.id)
-            result = _Result.of(stored)
+            form = None
+            if request.is_pull_request:
+                form = await asyncio.to_thread(get_form, config.data_dir, stored.run)
+                request = replace(request, into=form.branch, can_create=True)
+            result = _Result.of(stored, form)
             if not result.steps:
                 raise RunNotInState(f"Run {run_id} has completed no phase yet; there is nothing to merge.")
             await bring_files(db, config, stored.run, [step.tree for step in result.steps])
@@ -90,7 +99,7 @@ async def merge_run(
                 # crash: the branch may have moved already; the same merge again finds it done, and says so.
                 merged = await asyncio.to_thread(_bring, config, result, request)
                 event = create_event(claim.run_id, EventKind.RUN_MERGED, **_to_payload(merged), by=by)
-                into = merged.get("branch") or merged.get("folder")
+                into = f"{merged['branch']} of {form.host}" if form else merged.get("branch") or merged.get("folder")
                 rows = [set_merged(claim.run_id, into)] if into and merged["message"] != _EMPTY else []
                 await journal.append(claim.run_id, [event], claim=claim, rows=rows)
                 if stored.run.state not in OVER or request.keeps_worktree or config.keep_worktrees:
@@ -113,9 +122,10 @@ class _Result:
     summary: str
     is_simulated: bool
     repository: str
+    form: PullRequestForm | None = None
 
     @classmethod
-    def of(cls, stored: StoredRun) -> "_Result":
+    def of(cls, stored: StoredRun, form: PullRequestForm | None = None) -> "_Result":
         template = read_template(stored)
         done = [row for row in stored.phases.values() if row.state == RunPhaseState.COMPLETED and row.tree]
         done.sort(key=lambda row: row.ended_at or "")
@@ -126,7 +136,7 @@ class _Result:
         ]
         summary = f"{title[:72]}\n\n{body}"
         is_simulated = bool(stored.run.is_simulated)
-        return cls(stored.run.id, template, steps, summary, is_simulated, stored.run.repo_path)
+        return cls(stored.run.id, template, steps, summary, is_simulated, stored.run.repo_path, form)
 
 
 def _bring(config: Config, result: _Result, request: MergeRequest) -> dict[str, Any]:
@@ -163,39 +173,46 @@ def _bring_to_branch(
 ) -> dict[str, Any]:
     message = request.message or (result.summary if request.is_squashed else "")
     options = MergeOptions(request.is_squashed, message, request.can_create, request.is_dry_run)
-    target = request.into or workspace.base_branch
+    target, form = request.into or workspace.base_branch, result.form
     url = result.repository if is_remote(result.repository) else None
     if url:
         check_remote(url, allowed=config.allowed_repositories)
-    with nullcontext() if url is None else fetched_branch(url, target, config.data_dir):
-        before = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{target}")
-        merged = merge_result(workspace, result.steps, target_branch=target, at=utc_now(), without=own, options=options)
-        if url and not request.is_dry_run and not merged.is_empty:
-            push_branch(url, target, workspace.repo, before)
+    if form and form.remote:
+        merged = push_result(workspace, result.steps, form, own=own, options=options)
+    else:
+        with nullcontext() if url is None else fetched_branch(url, target, config.data_dir):
+            before = Git(git_dir=workspace.repo).find("rev-parse", "--verify", "--quiet", f"refs/heads/{target}")
+            merged = merge_result(
+                workspace, result.steps, target_branch=target, at=utc_now(), without=own, options=options
+            )
+            if url and not request.is_dry_run and not merged.is_empty:
+                push_branch(url, target, workspace.repo, before)
     return {
+        **({"host": form.host, "link": form.url} if form else {}),
         "action": merged.action.value,
         "branch": merged.branch,
         "commit": "" if request.is_dry_run else merged.commit,
         "commits": list(merged.commits),
         "files": [{"path": file.path, "added": file.added, "removed": file.removed} for file in merged.summary.files],
         "base_commits": list(merged.base_commits),
-        "message": _describe(merged, workspace.base_branch, is_dry_run=request.is_dry_run),
+        "message": _describe(merged, workspace.base_branch, form, is_dry_run=request.is_dry_run),
     }
 
 
-def _describe(merged: Merged, base_branch: str, *, is_dry_run: bool) -> str:
+def _describe(merged: Merged, base_branch: str, form: PullRequestForm | None, *, is_dry_run: bool) -> str:
+    branch = f"{merged.branch} of {form.host}" if form else merged.branch
     if merged.is_empty:
         return _EMPTY
     if merged.action is MergeAction.NOTHING_TO_DO:
-        return f"Nothing to merge: {merged.branch} has the result already."
+        return f"Nothing to merge: {branch} has the result already."
     action = merged.action.value.replace("_", "-")
     count = len(merged.summary.files)
     changed = f"{count} file{'' if count == 1 else 's'}, +{merged.summary.added} −{merged.summary.removed}"
     where = f" and its checkout {merged.checkout}" if merged.checkout else ""
     others = describe_base_commits(merged.base_commits, merged.branch, base_branch, is_done=not is_dry_run)
     if is_dry_run:
-        return f"{merged.branch}{where} would be {action}: {changed}.{others} Nothing was changed."
-    return f"{merged.branch}{where}: {action}, {changed}, now at {merged.commit[:10]}.{others}"
+        return f"{branch}{where} would be {action}: {changed}.{others} Nothing was changed."
+    return f"{branch}{where}: {action}, {changed}, now at {merged.commit[:10]}.{others}"
 
 
 def _tidy(config: Config, run_id: str, message: str) -> dict[str, Any]:
@@ -217,4 +234,4 @@ def _tidy(config: Config, run_id: str, message: str) -> dict[str, Any]:
 
 def _to_payload(merged: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the journal records of a merge; a folder can have many files, and names that are no text."""
-    return {key: merged[key] for key in ("action", "branch", "commit", "folder") if key in merged}
+    return {key: merged[key] for key in ("action", "branch", "commit", "folder", "host") if key in merged}

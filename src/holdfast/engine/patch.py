@@ -24,6 +24,7 @@ from holdfast.workspace import (
     read_setup,
     write_tree,
 )
+from holdfast.workspace.diff import GIT_LOOK, PatchLook
 
 UNFINISHED = ("running", "awaiting_approval")  # states of phases whose change is not complete, or not accepted
 _MOST_NAMED = 5
@@ -45,7 +46,7 @@ def read_patch(
     phase: str | None = None,
     *,
     with_own: bool = False,
-    with_renames: bool = False,
+    look: PatchLook = GIT_LOOK,
 ) -> str:
     """Return the change as `git apply` takes it. Raises `RunNotInState` for a phase that has handed nothing in."""
     run_id, trees, definition = files.run_id, files.trees, files.definition
@@ -61,10 +62,10 @@ def read_patch(
     own = () if with_own else own_paths(workspace, find_artifact_paths(definition))
     setup = read_setup(workspace)
     if not setup.made:
-        return diff(workspace.repo, before, trees[keys[place]], without=own, with_renames=with_renames)
+        return diff(workspace.repo, before, trees[keys[place]], without=own, look=look)
     # As the commits of a merge would have it: what a phase changes of it is the phase's from there on.
     cleaned = [leave_out(workspace, tree, own, setup=setup) for tree in (before, trees[keys[place]])]
-    return diff(workspace.repo, *cleaned, with_renames=with_renames)
+    return diff(workspace.repo, *cleaned, look=look)
 
 
 def compare_results(data_dir: Path, first: RecordedFiles, second: RecordedFiles) -> str:

@@ -47,6 +47,10 @@ class FileDiff:
     is_own: bool = False
     """Whether the file is one of holdfast's own, such as an artifact, and not a part of the user's project."""
     lines: list[DiffLine] = field(default_factory=list)
+    digest: str = ""
+    """Which content it had and has, for whoever has seen it."""
+    note: str = ""
+    """What is left out of its marks and colours, if anything is."""
 
 
 def parse_patch(patch: str, own: Sequence[str] = ()) -> list[FileDiff]:
@@ -93,6 +97,8 @@ def _take_header(file: FileDiff, line: str) -> None:
         file.path = _unquote(path)
     elif name and path != "/dev/null" and (name == "+++ " or file.kind == "deleted"):
         file.path = re.sub(r"^[ab]/", "", _unquote(path))
+    elif line.startswith("index "):
+        file.digest = line.split()[1]
     elif line.startswith(("Binary files", "GIT binary patch")):
         file.is_binary = True
 

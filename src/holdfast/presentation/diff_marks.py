@@ -1,6 +1,6 @@
 """What makes the lines of a difference easier to read: the words that changed, and the colours of the language.
 
-Rule: marks are places in a text, never markup. Where it would take long there are none, and the lines are as before.
+Rule: marks are places in a text, never markup. Where it would take long there are none, and the file says so.
 """
 
 import difflib
@@ -37,13 +37,16 @@ def is_generated(path: str) -> bool:
 def add_marks(files: Sequence[FileDiff]) -> None:
     """Mark the words that changed, and colour the lines by the language of their file, of so many lines in all."""
     left = _MOST_LINES
-    for file in files:
-        if len(file.lines) > left or is_generated(file.path):
+    for file in sorted(files, key=lambda file: len(file.lines)):  # a long one leaves the others theirs
+        if is_generated(file.path):
             continue
-        left -= len(file.lines)
-        file.lines = _mark_words(file.lines)
-        _colour(file, ("same", "add"), context=())
-        _colour(file, ("del",), context=("same",))
+        count, total = min(left, len(file.lines)), len(file.lines)
+        left -= count
+        file.lines[:count] = _mark_words(file.lines[:count])
+        _colour(file, ("same", "add"), context=(), count=count)
+        _colour(file, ("del",), context=("same",), count=count)
+        if count < total:
+            file.note = f"long: the first {count:,} lines have colours" if count else "long: without colours"
 
 
 def _mark_words(lines: Sequence[DiffLine]) -> list[DiffLine]:
@@ -97,12 +100,11 @@ def _to_span(words: Sequence[str], first: int, last: int) -> list[tuple[int, int
     return [(start, end)] if end > start else []
 
 
-def _colour(file: FileDiff, types: tuple[str, ...], *, context: tuple[str, ...]) -> None:
-    """Colour the lines of these types; a side of a difference is read as one text, for strings may span lines."""
-    numbers = [n for n, line in enumerate(file.lines) if line.type in (*types, *context)]
+def _colour(file: FileDiff, types: tuple[str, ...], *, context: tuple[str, ...], count: int) -> None:
+    """Colour the first `count` lines, if of these types; a side is read as one text, for strings may span lines."""
+    numbers = [n for n, line in enumerate(file.lines[:count]) if line.type in (*types, *context)]
     texts = [file.lines[n].text for n in numbers]
-    if any(len(text) > _MOST_LINE_CHARS for text in texts):
-        return
+    texts = [text if len(text) <= _MOST_LINE_CHARS else "" for text in texts]
     for number, tokens in zip(numbers, _tokenize(file.path, texts), strict=False):
         if file.lines[number].type in types and tokens:
             file.lines[number] = replace(file.lines[number], tokens=tokens)

@@ -14,6 +14,8 @@ from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.records import NOTE_KINDS, Record, Records, StepState, fingerprint_of
 from holdfast.runtime.run_fold.payload_text import first_line
 
+INTERRUPTED = "interrupted"
+"""What is said of a run that its process has left under way."""
 _LINE_CHARS = 200
 _MOST_NOTES = 200
 
@@ -254,7 +256,7 @@ def describe_flow_now(row: Mapping[str, Any]) -> str:
         return "runs"
     if row["wake_at"]:
         return f"sleeps until {moment(row['wake_at'])}"
-    return f"waits for {row['waits_for']}" if row["waits_for"] else "interrupted"
+    return f"waits for {row['waits_for']}" if row["waits_for"] else INTERRUPTED
 
 
 def describe_flow_end(state: str, end: Mapping[str, Any]) -> str:

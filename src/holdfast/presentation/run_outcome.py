@@ -10,7 +10,6 @@ from typing import Any
 
 from holdfast.enums import RunStatus
 from holdfast.presentation.format import plural
-from holdfast.presentation.pull_request import PullRequestForm
 from holdfast.presentation.status import Note, RunFacts, describe_run
 from holdfast.presentation.trace import RunTrace
 from holdfast.presentation.verdict import find_verdict
@@ -69,18 +68,16 @@ class FollowingStep:
     label: str
     text: str
     why: str | None = None
-    branch: str | None = None
-    """Where a pull request's result is pushed to."""
-    link: str | None = None
-    """The form of the repository's host that asks for its merge."""
 
 
 @dataclass(frozen=True)
 class MergeTarget:
-    """The branch or folder that a result would be merged into, and the form of its host for a pull request."""
+    """The branch or folder that a result would be merged into, and the host that takes a pull request, if one does."""
 
     name: str
-    form: PullRequestForm | None = None
+    host: str = ""
+    why: str | None = None
+    """Why a pull request would be refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,12 +193,13 @@ def _list_steps(
             if run.merged_into
             else "You see first what changes."
         )
-        label = "Merge again…" if run.merged_into else f"Merge into {first_line(target.name, 40)}…"
+        again = run.merged_into == target.name
+        label = "Merge again…" if again else f"Merge into {first_line(target.name, 40)}…"
         steps.append(FollowingStep("merge", label, text, refusals.get("merge")))
-        if form := target.form:
-            text = f"The result is pushed to a branch of its own, and the form of {form.host} asks for its merge."
-            facts = {"branch": form.branch, "link": form.url}
-            steps.append(FollowingStep("pull_request", "Open pull request…", text, refusals.get("merge"), **facts))
+        if target.host:
+            text = f"The result is pushed to a branch of its own, and the form of {target.host} asks for its merge."
+            why = refusals.get("merge") or target.why
+            steps.append(FollowingStep("pull_request", "Open pull request…", text, why))
         steps.append(FollowingStep("patch", "Download patch", "For git apply, anywhere."))
     steps.append(FollowingStep("fork", "Fork…", "A new run from one of its phases.", refusals.get("fork")))
     return steps

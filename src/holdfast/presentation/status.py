@@ -40,7 +40,7 @@ PAUSES: Mapping[str, Pause] = {
     PauseReason.OUTCOME: Pause(
         "What became of a call is not known",
         "Outcome unknown",
-        "A call was in flight when its process died, and only a person can say what became of it.",
+        "A call was in flight when its process ended, and only a person can say what became of it.",
     ),
     PauseReason.CRASHING: Pause(
         "Its processes died again and again",
@@ -324,7 +324,7 @@ def explain_question(question: OpenApproval) -> str:
     """Say why a person is asked, as it follows "because"."""
     details = question.details
     if question.about == "outcome":
-        return f"its process died during the call{describe_start(details)}, and nothing was recorded of its outcome"
+        return f"its process ended during the call{describe_start(details)}, and nothing was recorded of its outcome"
     if question.about == "tool":
         policy = details.get("policy")
         policy = policy if isinstance(policy, dict) else {}

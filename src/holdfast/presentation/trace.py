@@ -42,6 +42,7 @@ class AttemptStatus(StrEnum):
 
 class MilestoneType(StrEnum):
     CRASH = "crash"
+    STOPPED = "stopped"
     RESUMED = "resumed"
     PAUSED = "paused"
     ABORTED = "aborted"
@@ -126,7 +127,8 @@ class AttemptLog(EventFold):
         self.milestones: list[Milestone] = []
         self.last_ts: float | None = None
         self._progress = progress
-        self._is_after_crash = False
+        self._is_after_interruption = False
+        self._has_died = False
 
     def add(self, event: Event) -> None:
         """Take an event, before `progress` does: a resume needs to know what the run did until now."""
@@ -179,7 +181,9 @@ class AttemptLog(EventFold):
         # A turn is no call, a call that a person was waited for in has no outcome either, and a command that went on by
         # itself has one.
         is_turn = _TURN.search(to_text(event.payload.get("key"))) is not None
-        if not self._is_after_crash or resolution == "reattached" or is_turn:
+        if not self._is_after_interruption or resolution == "reattached" or is_turn:
+            return
+        if not self._has_died and resolution != "ask":  # its process was stopped: that is expected, and no alarm
             return
         self._add_milestone(event.ts, MilestoneType.UNKNOWN, f"Outcome unknown: {resolution}")
 
@@ -198,24 +202,27 @@ class AttemptLog(EventFold):
 
     def _resume(self, event: Event) -> None:
         after = event.payload.get("after")
-        # A resume of a run that was paused, failed or never started is expected. Of any other the process has died: it
-        # neither paused nor ended it. `after` is the state that the resuming process has found.
-        is_crash = self._progress.status != RunStatus.PAUSED and after not in (
+        # A resume of a run that was paused, failed or never started is expected. Of any other the process has ended: it
+        # neither paused nor ended it. `after` is the state that the resuming process has found. A process that is
+        # stopped gives the run up; one that died has it still, and it is taken over.
+        is_interrupted = self._progress.status != RunStatus.PAUSED and after not in (
             RunStatus.PAUSED,
             RunStatus.FAILED,
             RunStatus.PENDING,
         )
-        self._is_after_crash = is_crash
-        if is_crash:
-            # When it died nobody knows; the last event is the last sign of life.
-            died_at = event.ts if self.last_ts is None else self.last_ts
-            self._add_milestone(died_at, MilestoneType.CRASH, "The process that drove it ended here")
+        self._is_after_interruption = is_interrupted
+        if is_interrupted:
+            # When it ended nobody knows; the last event is the last sign of life.
+            ended_at = event.ts if self.last_ts is None else self.last_ts
+            self._has_died = event.payload.get("taken_over") is True
+            kind, verb = (MilestoneType.CRASH, "died") if self._has_died else (MilestoneType.STOPPED, "was stopped")
+            self._add_milestone(ended_at, kind, f"The process that drove it {verb} here")
             for attempt in self.by_lane.values():
-                attempt.turn_to(SegmentType.DOWN, died_at)
+                attempt.turn_to(SegmentType.DOWN, ended_at)
         for attempt in self.by_lane.values():
             attempt.turn_to(SegmentType.WAITING if attempt.needs_answer else SegmentType.WORKING, event.ts)
         if after != RunStatus.PENDING:  # else it is the first start, not a return
-            text = "Resumed: nothing that was done is done again" if is_crash else "Resumed"
+            text = "Resumed: nothing that was done is done again" if is_interrupted else "Resumed"
             self._add_milestone(event.ts, MilestoneType.RESUMED, text)
 
     def _end(self, event: Event) -> None:

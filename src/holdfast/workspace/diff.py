@@ -39,6 +39,18 @@ class DiffSummary:
         return sum(file.removed or 0 for file in self.files)
 
 
+@dataclass(frozen=True)
+class PatchLook:
+    """How a change is shown: a file that was moved as one, or as one that went and one that came, and how many lines
+    around a changed one."""
+
+    has_renames: bool = False
+    context: int = 3
+
+
+GIT_LOOK = PatchLook()
+
+
 def diff(
     repo: Path,
     before: str,
@@ -46,22 +58,18 @@ def diff(
     *,
     max_chars: int | None = None,
     without: Sequence[str] = (),
-    with_renames: bool = False,
+    look: PatchLook = GIT_LOOK,
 ) -> str:
     """Return the difference as `git apply` takes it, binary files too; cut with a note at `max_chars`.
 
-    `without` names files that are left out: paths, folders or globs. With renames a file that was moved is not shown as
-    one that went and one that came.
+    `without` names files that are left out: paths, folders or globs.
     """
     out = [path for path in changed_paths(repo, before, after) if is_named(without, path)] if without else []
     # That a name can be excluded at all must be asked for; that it is not read as a pattern too.
     head = ("--no-literal-pathspecs", "diff") if out else ("diff",)
     paths = ("--", ":/", *(f":(top,exclude,literal){path}" for path in out)) if out else ()
-    raw = (
-        Git(git_dir=repo)
-        .run(*head, *_PLAIN, *_PATCH, *(("--find-renames",) if with_renames else ()), before, after, *paths)
-        .stdout
-    )
+    options = (*_PATCH, f"--unified={look.context}", *(("--find-renames",) if look.has_renames else ()))
+    raw = Git(git_dir=repo).run(*head, *_PLAIN, *options, before, after, *paths).stdout
     text = raw.decode(errors="replace")
     if max_chars is None or len(text) <= max_chars:
         return text

@@ -81,6 +81,9 @@ class MergeOptions:
     is_dry_run: bool = False
     author: Author | None = None
     """Of the commits; the user's own by default."""
+    is_elsewhere: bool = False
+    """The branch is a remote's, at `tip`: no branch here is moved, and whoever asks pushes the commit."""
+    tip: str | None = None
 
 
 @dataclass
@@ -93,10 +96,13 @@ class _Merge:
     author: Author | None
     commits: Sequence[ResultCommit] = ()
     """What is to be brought; nothing if the branch has it all."""
+    tip: str | None = None
+    is_elsewhere: bool = False
 
     def __post_init__(self) -> None:
         self.git = Git(git_dir=self.workspace.repo, is_exact=False)
-        self.tip = self.git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{self.branch}^{{commit}}")
+        if not self.is_elsewhere:
+            self.tip = self.git.find("rev-parse", "--verify", "--quiet", f"refs/heads/{self.branch}^{{commit}}")
         self.since = find_merged(self.workspace, self.branch, self.tip)
 
     @property
@@ -129,7 +135,7 @@ def merge_result(
     """
     options = options or MergeOptions()
     with hold_lock(workspace.lock_path):
-        merge = _Merge(workspace, target_branch, at, options.author)
+        merge = _Merge(workspace, target_branch, at, options.author, tip=options.tip, is_elsewhere=options.is_elsewhere)
         if is_own_branch(target_branch):
             _check_name(merge)
         merge.commits = list_commits(workspace, steps, without=without, message=options.message, since=merge.since)
@@ -164,14 +170,14 @@ def _bring(merge: _Merge, options: MergeOptions) -> Merged:
     summary = summarize_diff(merge.workspace.repo, tip or merge.workspace.base_commit, commit)
     paths = changed_paths(merge.workspace.repo, f"{start}^{{tree}}", f"{commit}^{{tree}}")
     if options.is_dry_run:
-        checkout = check_files(git, merge.branch, tip, commit, paths=paths, state=state)
-        return Merged(action, merge.branch, commit, checkout, summary, subjects, base_commits=others)
+        place = None if merge.is_elsewhere else check_files(git, merge.branch, tip, commit, paths=paths, state=state)
+        return Merged(action, merge.branch, commit, place, summary, subjects, base_commits=others)
     # crash: the same commits are found and used again, so a repeated merge recognises what the branch already has.
     keep_result(merge.workspace, result, merge.branch)
     if is_squashed:
         keep_squashed(merge.workspace, merge.tree, merge.branch, commit)
-    checkout = move_branch(git, merge.branch, tip, commit, paths=paths, state=state)
-    return Merged(action, merge.branch, commit, checkout, summary, subjects, base_commits=others)
+    place = None if merge.is_elsewhere else move_branch(git, merge.branch, tip, commit, paths=paths, state=state)
+    return Merged(action, merge.branch, commit, place, summary, subjects, base_commits=others)
 
 
 def _has_tree_of(git: Git, tip: str, commit: str) -> bool:

@@ -116,6 +116,8 @@ async def test_changes_come_file_by_file_as_lines_or_as_two_columns(api: Api) ->
     (only,) = split["files"]
     assert (only["path"], only["lines"]) == ("first.json", [])
     assert (only["pairs"][0]["left"], only["pairs"][0]["right"]["type"]) == (None, "add")
+    more = await look(api, f"/api/runs/{run_id}/changes", context=25)
+    assert [file["digest"] for file in more["files"]] == [file["digest"] for file in whole["files"]]
     early = await api.viewer.get(f"/api/runs/{run_id}/changes", params={"phase": "none"})
     assert (early.status_code, early.json()["code"]) == (409, "run_not_in_state")
 

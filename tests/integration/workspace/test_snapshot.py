@@ -24,6 +24,7 @@ from holdfast.workspace import (
     summarize_diff,
     write_tree,
 )
+from holdfast.workspace.diff import PatchLook
 from holdfast.workspace.git import Git
 from holdfast.workspace.worktree_registration import forget_worktree
 
@@ -262,7 +263,8 @@ def test_diff_as_text_summary_and_paths(workspace: Workspace) -> None:
     }
     assert (summary.added, summary.removed) == (2, 0)
     assert set(changed_paths(workspace.repo, before, after)) == {"a.txt", "bin", "sp ace\nü"}
-    assert "+two" in diff(workspace.repo, before, after)
+    assert "\n one\n+two" in diff(workspace.repo, before, after)
+    assert "\n one\n" not in diff(workspace.repo, before, after, look=PatchLook(context=0))
     assert "[cut: " in diff(workspace.repo, before, after, max_chars=50)
 
 

@@ -47,8 +47,15 @@ def test_files_that_tools_write_are_told_by_their_names() -> None:
     assert not is_generated("src/lock.py")
 
 
-def test_what_is_too_much_is_left_as_it_is() -> None:
+def test_of_what_is_too_much_the_first_lines_are_coloured_and_the_file_says_so() -> None:
     file = marked(*(f"+value_{n} = {n}" for n in range(5000)))
 
     assert len(file.lines) == 5000
-    assert all(line.tokens == () for line in file.lines)
+    assert [bool(line.tokens) for line in file.lines] == [True] * 4000 + [False] * 1000
+    assert file.note == "long: the first 4,000 lines have colours"
+
+
+def test_a_very_long_line_takes_no_colours_from_the_others() -> None:
+    first, long, last = marked("+a = 1", f"+b = '{'x' * 500}'", "+c = 2").lines
+
+    assert [bool(line.tokens) for line in (first, long, last)] == [True, False, True]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from holdfast.enums import Role
-from holdfast.presentation.pull_request import PullRequestForm
 from holdfast.presentation.run_outcome import MergeTarget, Review, describe_outcome, read_review
 from holdfast.presentation.status import PhaseFacts, RunFacts, describe_in_list, describe_run, find_refusals
 from holdfast.presentation.trace import RunTrace
@@ -72,18 +71,18 @@ def test_commands_count_by_their_last_outcome() -> None:
 def test_what_to_do_next_depends_on_what_there_is() -> None:
     files = {"files": [{"path": "a", "added": 1, "removed": 2}, {"path": "b.png", "added": None, "removed": None}]}
 
-    def steps(run: RunFacts, report: dict[str, Any], form: PullRequestForm | None = None) -> list[str]:
+    def steps(run: RunFacts, report: dict[str, Any], host: str = "") -> list[str]:
         refusals = find_refusals(run, Role.VIEWER)
-        target = MergeTarget("main", form)
+        target = MergeTarget("main", host)
         outcome = describe_outcome(run, RunTrace(), report, review=None, refusals=refusals, target=target)
         return [f"{step.label}{'!' if step.why else ''}" for step in outcome.steps]
 
     assert steps(completed(), {}) == ["Fork…!"]
     assert steps(completed(), files) == ["Merge into main…!", "Download patch", "Fork…!"]
     assert steps(completed(merged_into="main"), files)[0] == "Merge again…!"
-    form = PullRequestForm("github.com", "run-1", "https://github.com/a/b/compare/main...run-1")
-    assert "Open pull request…!" in steps(completed(), files, form)
-    assert "Open pull request…!" not in steps(completed(), {}, form)
+    assert steps(completed(merged_into="run-1 of github.com"), files)[0] == "Merge into main…!"
+    assert "Open pull request…!" in steps(completed(), files, "github.com")
+    assert "Open pull request…!" not in steps(completed(), {}, "github.com")
     assert steps(RunFacts(state="failed", phases=DONE), {}) == ["Retry…!", "Fork…!"]
 
 

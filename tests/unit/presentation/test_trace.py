@@ -52,7 +52,7 @@ def test_a_crash_is_marked_where_the_last_event_was_and_a_first_start_is_no_retu
         (0, "run.resumed", "main", {"after": "pending"}),
         (1, "phase.started", "plan/1", {}),
         (2, "model.request", "plan/1/turn1", {"key": "m0", "model": "m"}),
-        (60, "run.resumed", "main", {"after": "running"}),
+        (60, "run.resumed", "main", {"after": "running", "taken_over": True}),
         (61, "model.response", "plan/1/turn1", {"key": "m0", "result": {}}),
     )
 
@@ -235,14 +235,21 @@ def test_a_phase_says_what_contains_its_commands_and_a_command_how_to_undo_it() 
     assert list(facts[0][1].facts) == ["undo: holdfast restore RUN --before 3"]
 
 
-def test_only_a_crash_makes_an_outcome_unknown() -> None:
-    def marks(after: str, resolution: str, key: str = "plan/1/turn1/m0") -> list[str]:
+def test_a_process_that_was_stopped_is_no_crash() -> None:
+    known = fold_trace((1, "phase.started", "plan/1", {}), (60, "run.resumed", "main", {"after": "running"}))
+
+    assert known.milestones[0].text == "The process that drove it was stopped here"
+    assert [each.type for each in known.attempts_of("plan")[0].segments] == ["working", "down", "working"]
+
+
+def test_only_the_end_of_a_process_makes_an_outcome_unknown() -> None:
+    def marks(after: str, resolution: str, key: str = "plan/1/turn1/m0", *, has_died: bool = True) -> list[str]:
         known = fold_trace(
             (0, "run.created", "main", {}),
             (1, "phase.started", "plan/1", {}),
             (2, "human.approval.requested", "plan/1", {}),
             *([(3.0, "run.paused", "main", {"reason": "approval"})] if after == "paused" else []),
-            (5, "run.resumed", "main", {"after": after}),
+            (5, "run.resumed", "main", {"after": after, "taken_over": has_died}),
             (6, "tool.unknown", "plan/1", {"key": key, "resolution": resolution}),
         )
         return [each.type for each in known.milestones if each.type == "unknown"]
@@ -250,6 +257,9 @@ def test_only_a_crash_makes_an_outcome_unknown() -> None:
     assert marks("paused", "rerun") == []
     assert marks("running", "reattached") == []
     assert marks("running", "ask") == ["unknown"]
+    assert marks("running", "rerun") == ["unknown"]
+    assert marks("running", "rerun", has_died=False) == []  # as after every deployment
+    assert marks("running", "ask", has_died=False) == ["unknown"]
     assert marks("running", "rerun", key="plan/1/turn1") == []  # the turn around a call, which is marked itself
 
 

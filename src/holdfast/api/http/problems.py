@@ -36,6 +36,7 @@ STATUSES: Mapping[str, int] = {
     "cleanup_busy": 409,
     "consent_required": 409,
     "lease_lost": 409,
+    "pull_request_form_missing": 409,
     "repository_missing": 409,
     "row_refused": 409,
     "run_already_terminal": 409,

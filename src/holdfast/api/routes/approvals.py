@@ -31,6 +31,7 @@ from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.runs import find_approval, list_approvals_page, list_waiting, read_artifacts
 from holdfast.presentation.artifact_document import ArtifactDocument, to_document
 from holdfast.workspace import find_cut
+from holdfast.workspace.diff import PatchLook
 
 router = APIRouter(prefix="/api/approvals")
 
@@ -165,7 +166,7 @@ async def _read_whole(server: Server, row: ApprovalRow, subject: Mapping[str, An
     if trees.get(row.phase_key) != (subject.get("subject") or {}).get("tree"):
         return None
     return await asyncio.to_thread(
-        read_stored_patch, server, stored, trees, row.phase_key, with_own=True, with_renames=True
+        read_stored_patch, server, stored, trees, row.phase_key, with_own=True, look=PatchLook(has_renames=True)
     )
 
 

@@ -12,7 +12,7 @@ from holdfast.api.server.flow_requests import answer_flow, cancel, explain, find
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.enums import RunStatus
 from holdfast.errors import RunNotFound
-from holdfast.presentation.flow_run import to_wire, view_flow
+from holdfast.presentation.flow_run import describe_flow_now, to_wire, view_flow
 from holdfast.runtime import flow_rows
 from holdfast.runtime.flow_filter import FlowFilter
 from holdfast.runtime.flow_rows import FlowRow
@@ -61,5 +61,6 @@ async def abort_flow(run_id: FlowIdPath, server: ServerDep, identity: Operator, 
 
 
 async def _to_facts(server: Server, rows: list[FlowRow]) -> list[dict[str, Any]]:
-    driven = await find_driven(server, rows)
-    return [{**to_wire(row), "state": row.status, "is_driven": row.run_id in driven} for row in rows]
+    driven, failures = await find_driven(server, rows), await server.flow_failures.describe(rows)
+    listed = [{**to_wire(row), "state": row.status, "is_driven": row.run_id in driven} for row in rows]
+    return [{**facts, "now": describe_flow_now(facts) or failures.get(facts["run_id"], "")} for facts in listed]

@@ -5,14 +5,12 @@ from collections.abc import Sequence
 
 from holdfast.enums import RunStatus
 from holdfast.errors import JournalCorrupt
-from holdfast.presentation.flow_run import describe_failure
+from holdfast.presentation.flow_run import describe_flow_end
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.flow_rows import FlowRow
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.run_fold.payload_text import first_line
 
 _LAST_EVENTS = 3  # the failure is the last one, but for what was said to the run afterwards
-_LINE_CHARS = 200
 _MOST_KNOWN = 10_000
 
 
@@ -43,5 +41,4 @@ class FlowFailures:
         except JournalCorrupt:
             return ""  # one damaged run must not keep everyone from the others
         end = next((event for event in reversed(events) if event.kind == EventKind.RUN_FAILED), None)
-        error = end.payload.get("error") if end else None
-        return first_line(describe_failure(error), _LINE_CHARS) if isinstance(error, dict) else ""
+        return describe_flow_end(RunStatus.FAILED, end.payload) if end else ""

@@ -22,6 +22,9 @@ def merge(
         typer.Option("--into", metavar="BRANCH", help="The branch to merge into; by default the run's base."),
     ] = None,
     create: Annotated[bool, typer.Option("--create", help="Create the branch if there is none of that name.")] = False,
+    pull_request: Annotated[
+        bool, typer.Option("--pull-request", help="Push it to a branch of its own, and get the host's form.")
+    ] = False,
     squash: Annotated[bool, typer.Option("--squash", help="Merge as one commit.")] = False,
     message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="The commit's message.")] = "",
     keep: Annotated[bool, typer.Option("--keep", help="Do not remove the run's worktree and branch.")] = False,
@@ -32,6 +35,7 @@ def merge(
     """Merge a run's result into your branch as commits, without holdfast's own files and what setup made.
 
     Then the worktree and the branch of a run that is over are removed; runs show and runs diff still work.
+    With --pull-request the result is pushed to your clone's remote at GitHub, GitLab, Bitbucket or Gitea.
 
     Example: holdfast merge 3f2a --squash -m "Add a --verbose flag"
     """
@@ -39,7 +43,9 @@ def merge(
 
     from holdfast.engine.merge import MergeRequest
 
-    request = MergeRequest(into, create, squash, message, dry_run, keep)
+    if pull_request and into:
+        raise typer.BadParameter("A pull request has a branch of its own.", param_hint="--into")
+    request = MergeRequest(into, create, squash, message, dry_run, keep, pull_request)
     try:
         merged = asyncio.run(_merge(find_run_id(run_id), request, can_ask=is_interactive() and not as_json and not yes))
     except WorkspaceConflict as conflict:
@@ -65,6 +71,10 @@ async def _merge(run_id: str, request: "MergeRequest", *, can_ask: bool) -> dict
             if can_ask and request.into and not request.is_dry_run:
                 preview = await merge_run(db, config, run_id, replace(request, is_dry_run=True))
                 if preview.get("base_commits") and not _agrees(preview["message"].removesuffix(_DRY)):
+                    raise typer.Exit(EXIT_FAILED)
+            if can_ask and request.is_pull_request and not request.is_dry_run:
+                _show(await merge_run(db, config, run_id, replace(request, is_dry_run=True)))
+                if not confirm("Push the branch?"):
                     raise typer.Exit(EXIT_FAILED)
             return await merge_run(db, config, run_id, request, by=get_user())
         except TargetBranchMissing as missing:
@@ -98,6 +108,8 @@ def _show(merged: dict[str, Any]) -> None:
             print_text(f"  {plain(file['path'])} ({lines})")
         for path in merged.get("paths", ()):
             print_text(f"  {plain(path)}")
+    if merged.get("link") and not merged.get("dry_run"):
+        print_text(f"Open the form: {plain(merged['link'])}")
     for line in describe_left_out(LeftOutGroup(**group) for group in merged["left_out"]):
         print_text(plain(line))
 

@@ -9,7 +9,7 @@ from holdfast.presentation.format import moment
 from holdfast.presentation.values import describe_values
 
 _MOST_CHARS = 200
-IN_DOUBT = "This call was in flight when its process died. Whether it happened is not known."
+IN_DOUBT = "This call was in flight when its process ended. Whether it happened is not known."
 
 
 def summarize_approval(approval: dict[str, Any]) -> str:

@@ -104,8 +104,8 @@ class PhaseBudget:
             if limit is not None and spent[name] + needed > limit:
                 break
         message = (
-            f"The next call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and of the {name}'s "
-            f"${(limit or 0) / 1e6:.4f} are ${spent[name] / 1e6:.4f} spent or reserved."
+            f"The next call of phase {self.phase.key!r} may cost ${needed / 1e6:.4f}, and ${spent[name] / 1e6:.4f} of "
+            f"the {name}'s ${(limit or 0) / 1e6:.4f} is spent or reserved."
         )
         facts = {"limit_micros": limit, "spent_micros": spent[name], "needed_micros": needed}
         if name == "day" and is_for_all:

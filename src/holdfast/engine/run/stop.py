@@ -153,7 +153,7 @@ async def _ask_for_outcome(scope: RunScope, key: str) -> OutcomeQuestion | None:
     attempt = rest.partition("/")[0]
     started = [event.payload for event in await scope.log.read(EventKind.TOOL_STARTED) if event.payload["key"] == key]
     call = {name: value for name, value in (started[-1] if started else {}).items() if name in _OF_CALL}
-    question = "This call was in flight when its process died. Approve: make it again. Reject: fail the phase."
+    question = "This call was in flight when its process ended. Approve: make it again. Reject: fail the phase."
     return OutcomeQuestion(
         approval_id=uuid.uuid4().hex,
         run_id=scope.run_id,

@@ -54,7 +54,7 @@ async def resolve(log: "RunLog", step: Step, record: Record) -> bool:
 async def _ask(log: "RunLog", step: Step, record: Record, **more: str) -> None:
     if record.has_question:
         return
-    show = {"question": "This step was in flight when its process died. Run it again?", **more, **step.details}
+    show = {"question": "This step was in flight when its process ended. Run it again?", **more, **step.details}
     await log.append(
         log.event(step.kinds.unknown, step.lane_id, key=step.key, resolution="ask"),
         log.event(EventKind.HUMAN_APPROVAL_REQUESTED, step.lane_id, key=step.key, about="outcome", show=show),

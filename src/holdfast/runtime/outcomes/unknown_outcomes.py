@@ -73,7 +73,7 @@ async def from_policy(on_unknown: OnUnknown, idempotency_key: str) -> Done | Not
 
 def unknown_error(run_id: str, key: str) -> ToolOutcomeUnknown:
     return ToolOutcomeUnknown(
-        f"Step {key!r} of run {run_id!r} was in flight when its process died; whether it happened is unknown.",
+        f"Step {key!r} of run {run_id!r} was in flight when its process ended; whether it happened is unknown.",
         hint="Look, then answer with decide(run_id, key, 'rerun') or decide(run_id, key, 'done', result=…).",
         run_id=run_id,
         key=key,

@@ -6,7 +6,7 @@ into a row, an event or a message.
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -92,19 +92,19 @@ def fetched_branch(url: str, branch: str | None, data_dir: Path) -> Iterator[tup
 
 def _fetch(url: str, branch: str, mirror: Path) -> None:
     ref = f"refs/heads/{branch}"
-    done = _remote_git(url, mirror).run("fetch", "--no-tags", "--quiet", url, f"+{ref}:{ref}", ok=(0, 1, 128))
+    done = remote_git(url, mirror).run("fetch", "--no-tags", "--quiet", url, f"+{ref}:{ref}", ok=(0, 1, 128))
     if done.exit_code and _ABSENT.search(done.stderr):
         gone = f"delete {ref}\ndelete refs/remotes/origin/{branch}\n"
         Git(git_dir=mirror).run("update-ref", "--stdin", stdin=gone.encode())
     elif done.exit_code:
-        raise _unreached(url, done.stderr)
+        raise unreached(url, done.stderr)
 
 
 def list_branches(url: str) -> tuple[tuple[str, ...], str]:
     """List the branches that a remote has, and the one that it calls its own. Raises `RepositoryMissing`."""
-    done = _remote_git(url).run("ls-remote", "--symref", url, "HEAD", "refs/heads/*", ok=(0, 1, 128))
+    done = remote_git(url).run("ls-remote", "--symref", url, "HEAD", "refs/heads/*", ok=(0, 1, 128))
     if done.exit_code:
-        raise _unreached(url, done.stderr)
+        raise unreached(url, done.stderr)
     head = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", done.line, re.MULTILINE)
     return tuple(re.findall(r"\trefs/heads/(\S+)$", done.line, re.MULTILINE)), head[1] if head else "main"
 
@@ -120,9 +120,9 @@ def open_mirror(url: str, commit: str | None, data_dir: Path, *, allowed: Sequen
         return mirror
     with hold_lock(mirror.with_suffix(".lock"), timeout_s=TIMEOUT_S):
         heads = "+refs/heads/*:refs/remotes/origin/*"
-        done = _remote_git(url, mirror).run("fetch", "--no-tags", "--prune", "--quiet", url, heads, ok=(0, 1, 128))
+        done = remote_git(url, mirror).run("fetch", "--no-tags", "--prune", "--quiet", url, heads, ok=(0, 1, 128))
         if done.exit_code:
-            raise _unreached(url, done.stderr)
+            raise unreached(url, done.stderr)
     if commit and find_missing(mirror, [commit]):
         message = f"The commit {commit[:12]} that the run started from is on no branch of {url} any more."
         raise RepositoryMissing(message, hint="Push it again, then resume the run.", path=url)
@@ -135,15 +135,23 @@ def push_branch(url: str, branch: str, mirror: Path, before: str | None) -> None
     Raises `WorkspaceConflict` if the remote's has moved meanwhile, `RepositoryMissing` if it cannot be reached.
     """
     ref = f"refs/heads/{branch}"
-    done = _remote_git(url, mirror).run("push", "--quiet", "--porcelain", url, f"{ref}:{ref}", ok=(0, 1, 128))
-    if not done.exit_code:
-        return
-    # crash: before it the copy is ahead of the remote; the next merge fetches first and begins from what is there.
-    Git(git_dir=mirror).run("update-ref", *((ref, before) if before else ("-d", ref)))
-    if re.search(r"\[(remote )?rejected\]", done.stdout.decode(errors="replace") + done.stderr):
+    try:
+        push_commit(remote_git(url, mirror), url, ref, branch)
+    except WorkspaceError:
+        # crash: before it the copy is ahead of the remote; the next merge fetches first and begins from what is there.
+        Git(git_dir=mirror).run("update-ref", *((ref, before) if before else ("-d", ref)))
+        raise
+
+
+def push_commit(git: Git, url: str, commit: str, branch: str, *, place: str = "") -> None:
+    """Push a commit to a branch of the remote. Raises as `push_branch` does; `place` is what git knows the URL by."""
+    target = f"{commit}:refs/heads/{branch}"
+    done = git.run("push", "--quiet", "--porcelain", place or url, target, ok=(0, 1, 128))
+    if done.exit_code and re.search(r"\[(remote )?rejected\]", done.stdout.decode(errors="replace") + done.stderr):
         message = f"Branch {branch} of {url} does not take the result: it has moved meanwhile, or is protected."
         raise WorkspaceConflict(message, paths=(), hint="Merge again, or name another branch with --into.")
-    raise _unreached(url, done.stderr)
+    if done.exit_code:
+        raise unreached(url, done.stderr)
 
 
 def _ensure_mirror(url: str, data_dir: Path) -> Path:
@@ -157,14 +165,16 @@ def _ensure_mirror(url: str, data_dir: Path) -> Path:
     return mirror
 
 
-def _remote_git(url: str, mirror: Path | None = None) -> Git:
+def remote_git(url: str, mirror: Path | None = None, env: Mapping[str, str] | None = None) -> Git:
+    """Return git that may reach the remote, from a repository of ours, with more variables if there are any."""
     # The user's own settings may have ssh in the place of https (`url.….insteadOf`), or the other way round.
     protocols = "file" if url.lower().startswith("file:") else ":".join(_SCHEMES)
     stalled = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": "60"}
-    return Git(git_dir=mirror, env={"GIT_ALLOW_PROTOCOL": protocols, **stalled})
+    return Git(git_dir=mirror, env={"GIT_ALLOW_PROTOCOL": protocols, **stalled, **(env or {})})
 
 
-def _unreached(url: str, stderr: str) -> WorkspaceError:
+def unreached(url: str, stderr: str) -> WorkspaceError:
+    """Say why a remote was not reached, without what its URL may hold of a password."""
     lines = [line.strip() for line in stderr.splitlines() if not re.match(r"\s*(remote:|warning:|$)", line)]
     reason = re.sub(r"//[^/@\s]+@", "//", lines[0]).rstrip(".") if lines else "git says no more"
     message = f"The repository {url} cannot be reached from here: {reason}."

@@ -12,6 +12,7 @@ from tests.support.engine_world import Turn, World, git, hand_in
 from tests.support.forked_command import start_warm
 from tests.support.git_server import PASSWORD, GitServer, serving_git
 from tests.support.progress_limit import until
+from tests.support.ssh_server import serve_by_ssh
 
 from holdfast.config import load_config
 from holdfast.engine.merge import MergeRequest, merge_run
@@ -182,25 +183,11 @@ async def test_a_request_names_only_listed_repositories(world: World) -> None:
             remotes.check_remote(url, allowed=["https://example.org/team", "git@example.org:team"], is_request=True)
 
 
-_SSH = """#!/bin/sh
-# What ssh does with its last argument on the other side; who was asked for is written down.
-echo "$*" >> "{log}"
-case "$*" in *git@code.example.org*) ;; *) echo "unknown host" >&2; exit 255 ;; esac
-cd "{root}" || exit 255
-for command; do :; done
-exec sh -c "$command"
-"""
-
-
 @pytest.fixture
 def ssh_log(world: World, bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Who is asked for by the user's own ssh, which talks git's protocol to the server without a network."""
-    log, program = world.folder / "ssh.log", world.folder / "ssh"
-    program.write_text(_SSH.format(log=log, root=bare.parent))
-    program.chmod(0o755)
-    (world.folder / ".gitconfig").write_text(f"[core]\n\tsshCommand = {program}\n")
     monkeypatch.setenv("HOME", str(world.folder))
-    return log
+    return serve_by_ssh(bare.parent, "code.example.org", world.folder / ".gitconfig")
 
 
 @pytest.mark.parametrize("form", ["ssh://git@code.example.org{path}", "git@code.example.org:{name}"])

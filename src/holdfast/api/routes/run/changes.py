@@ -12,6 +12,7 @@ from holdfast.api.schemas import RunIdPath, ShortText
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.patch import find_left_out, record_requests
 from holdfast.engine.run.load import get_run
+from holdfast.workspace.diff import PatchLook
 
 router = APIRouter(tags=["results"])
 
@@ -27,10 +28,12 @@ async def list_changes(
     _identity: Viewer,
     phase: Annotated[ShortText | None, Query(description="Only what this phase changed.")] = None,
     split: Split = False,
+    context: Annotated[int, Query(ge=0, le=1000, description="Lines around each changed one.")] = 3,
 ) -> Changes:
     stored = await get_run(server.db, run_id)
     trees = await read_trees(server, stored)
-    patch = await asyncio.to_thread(read_stored_patch, server, stored, trees, phase, with_own=True, with_renames=True)
+    look = PatchLook(has_renames=True, context=context)
+    patch = await asyncio.to_thread(read_stored_patch, server, stored, trees, phase, with_own=True, look=look)
     own = await asyncio.to_thread(find_own, server, stored)
     changes = await asyncio.to_thread(to_changes, patch, own, is_split=split)
     groups = await asyncio.to_thread(find_left_out, server.config.data_dir, stored.run.id, trees)

@@ -91,10 +91,10 @@ def _spent(row: dict[str, Any]) -> str:
 
 
 def _flow_row(row: dict[str, Any]) -> list[str | Cell]:
-    from holdfast.presentation.flow_run import describe_flow_end, describe_flow_now
+    from holdfast.presentation.flow_run import INTERRUPTED, describe_flow_end, describe_flow_now
 
     now = plain(describe_flow_now(row) or describe_flow_end(row["state"], row["end"]))
-    state = "interrupted" if now == "interrupted" else row["state"]
+    state = INTERRUPTED if now == INTERRUPTED else row["state"]
     if row["status_text"]:
         now = f"{now}: {plain(row['status_text'])}"
     tags = " ".join(f"{name}={value}" for name, value in row["tags"].items())

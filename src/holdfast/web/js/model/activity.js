@@ -47,7 +47,8 @@ export class Activity {
 	#byKey = new Map();
 	#delegations = new Map(); // key → tool call, from the model's answer that asked for it
 	#open = new Set();
-	#isAfterCrash = false;
+	#wasCut = false;
+	#hasDied = false;
 	#resumedSeq = 0;
 
 	// An event that cannot be read hides none of the others.
@@ -189,20 +190,21 @@ export class Activity {
 		list.push(...list.splice(list.lastIndexOf(entry), 1));
 	}
 
-	// Of a run that neither waited nor was over the process has died.
-	#resume(event, { after }) {
+	// Of a run that neither waited nor was over the process has ended; one that died had not given it up.
+	#resume(event, { after, taken_over: hasDied }) {
 		this.#resumedSeq = event.seq;
-		this.#isAfterCrash = !["pending", "paused", "failed"].includes(after);
-		const text = this.#isAfterCrash ? "Resumed after its process ended: nothing that was done is done again" : "Resumed";
+		this.#hasDied = hasDied;
+		this.#wasCut = !["pending", "paused", "failed"].includes(after);
+		const text = this.#wasCut ? `Resumed after its process ${hasDied ? "died" : "was stopped"}: nothing that was done is done again` : "Resumed";
 		return after === "pending" ? null : this.#push(event, { type: "note", tone: "idle", text });
 	}
 
-	// A turn has no outcome either, and is no call; nor has a call in which a person was waited for: only a crash is told.
+	// A turn has no outcome either, and is no call; nor has a call in which a person was waited for: only where its process ended it is told.
 	#unknown(event, { key, resolution }) {
-		if (!this.#isAfterCrash || /\/turn\d+$/.test(key)) return null;
+		if (!this.#wasCut || /\/turn\d+$/.test(key)) return null;
 		const hasGoneOn = resolution === "reattached";
 		const text = hasGoneOn ? "A command went on while nobody drove the run" : `A call was in flight when its process ended: ${RESOLUTIONS[resolution] ?? resolution ?? "unknown"}`;
-		return this.#push(event, { type: "note", tone: hasGoneOn ? "idle" : "waiting", text });
+		return this.#push(event, { type: "note", tone: hasGoneOn || (!this.#hasDied && resolution !== "ask") ? "idle" : "waiting", text });
 	}
 
 	#answer(event, payload) {

@@ -3,16 +3,6 @@ import { duration, toMs } from "../format.js";
 
 export const OVER = new Set(["completed", "failed", "cancelled"]);
 
-// What it is doing now, in a few words; the same as `holdfast runs list` prints.
-export function describeFlow({ state, is_driven: isDriven, waits_for: waitsFor, wake_at: wakeAt }) {
-	if (OVER.has(state)) return "";
-	if (state === "pending") return "is to be started";
-	if (!isDriven && wakeAt && toMs(wakeAt) <= Date.now()) return "is to go on";
-	if (state === "paused" || (waitsFor && !isDriven)) return waitsFor ? `waits for ${waitsFor}` : "paused";
-	if (isDriven) return "runs";
-	return wakeAt ? "sleeps" : "interrupted";
-}
-
 export const toText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 1) ?? "");
 
 export function describeCall({ flow, args = [], kwargs = {} }) {

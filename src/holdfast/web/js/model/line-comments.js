@@ -1,6 +1,6 @@
-// Comments on lines stand in the text that asks for changes, each as "path:line: …", further lines of it indented. That
+// Comments on lines stand in the text that asks for changes, each as "path:line: …" or "path:from-to: …", further lines of it indented. That
 // text is the only place where they are: what is edited or removed there is edited or removed at its line.
-const HEAD = /^(.+:\d+(?: before)?): (.*)$/;
+const HEAD = /^(.+:\d+(?:-\d+)?(?: before)?): (.*)$/;
 const INDENT = "  ";
 
 // `[{ place, text }]` and the lines that are no comment, in their order.

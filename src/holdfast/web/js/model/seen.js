@@ -1,6 +1,6 @@
-// What somebody has looked at here: by run what the look was at. Kept in this browser alone.
+// What somebody has looked at here: by run, or file of a difference, what the look was at. Kept in this browser alone.
 const KEY = "hf-seen";
-const MOST = 500;
+const MOST = 2000;
 
 function read() {
 	try {

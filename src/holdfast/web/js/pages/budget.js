@@ -26,7 +26,7 @@ function draw(report, range) {
 	const { chart, day_limit_usd: limit, simulated_usd: simulated } = report;
 	const played = simulated > 0 && h("p.soft", `Rehearsals: ${money(simulated)} simulated, not counted here.`);
 	const part = (...figures) => h("section.card.padded.stack", head(`The last ${range} days`, money(chart.total_usd)), figures, played);
-	if (!chart.total_usd) return [today(report), part(empty("Nothing was spent", `No model call in the last ${range} days.`))];
+	if (!chart.total_usd) return [today(report), part(empty("Nothing was spent", `No model call was paid for in the last ${range} days.`))];
 	const rows = chart.days.filter((each) => each.spent_usd > 0).reverse().map((each) => [each.name, money(each.spent_usd)]);
 	return [
 		today(report),

@@ -2,7 +2,7 @@ import { flowUrl, getJson, loadSession, runUrl, send, session, withQuery } from 
 import { count, duration, firstLine, toMs, toStatus } from "../format.js";
 import { fill, h } from "../h.js";
 import { isTurn, listen, Throttle } from "../live.js";
-import { describeCall, describeFlow, describeNote, OVER, toStepRow, toText } from "../model/flow.js";
+import { describeCall, describeNote, OVER, toStepRow, toText } from "../model/flow.js";
 import { copyButton, longText } from "../parts/text.js";
 import { ask, button, chip, chips, empty, field, leadOn, liveContent, mark, pageHead, pairs, say, section, shape, statusMark, table, time } from "../parts/ui.js";
 import { setQuery } from "../router.js";
@@ -108,13 +108,13 @@ function drawList(runs, filters) {
 	if (!runs.length) return empty("No flows yet", "Runs of durable Python functions in this server's store are listed here.");
 	const row = (run) => [
 		h("a.foreign", { href: flowUrl(run.run_id) }, run.flow || "a flow"),
-		isLeft(run) ? mark("waiting", sentence(describeFlow(run))) : h("span", statusMark(run.state, run.waits_for && "approval"), " ", h("span.soft.foreign", describeFlow(run))),
+		isLeft(run) ? mark("waiting", sentence(run.now)) : h("span", statusMark(run.state, run.waits_for && "approval"), " ", h(`span.foreign${run.state === "failed" ? ".bad-text" : ".soft"}`, run.now)),
 		h("span", drawTags(run.tags)),
 		h("code.clip.foreign", run.run_id),
 		time(run.created_at),
 		time(run.updated_at),
 	];
-	const more = runs.length === MOST && h("p.small.soft", `The newest ${count(MOST)}. `, h("a", { href: "/?kind=flow" }, "The list of runs has all, with a search."));
+	const more = h("p.small.soft", runs.length === MOST && `The newest ${count(MOST)}. `, "The ", h("a", { href: withQuery("/", { ...filters, kind: "flow" }) }, "list of runs"), " has all, with a search, and acts on several at once.");
 	return [table(["Flow", "Status", "Tags", "Run", "Started", "Changed"], runs.map(row)), more];
 }
 

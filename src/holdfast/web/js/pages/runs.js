@@ -332,9 +332,9 @@ class RunsView {
 
 	#drawBulk() {
 		const runs = this.#list.items.filter((run) => this.#picked.has(run.run_id));
-		const able = { abort: runs.filter((run) => !["completed", "failed", "cancelled"].includes(run.state)), retry: runs.filter((run) => run.state === "failed" && run.kind !== "flow") };
+		const able = { abort: runs.filter((run) => !["completed", "failed", "cancelled"].includes(run.state)), retry: runs.filter((run) => run.state === "failed" && !run.parent_run_id) };
 		const act = (verb, label) => {
-			const why = able[verb].length ? null : verb === "retry" ? "None of them is a failed run of a workflow." : "All of them are over.";
+			const why = able[verb].length ? null : verb === "retry" ? "None of them is a failed run that no other run has started." : "All of them are over.";
 			return button(`${label} ${able[verb].length || ""}…`, () => this.#actOnAll(verb, label, able[verb]), { kind: "tiny", why });
 		};
 		const compare = runs.length === 2 && runs.every(({ kind }) => kind !== "flow") && h("a.button.tiny", { href: `/compare?runs=${runs.map(({ run_id: id }) => id).reverse()}` }, "Compare");

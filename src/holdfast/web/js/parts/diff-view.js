@@ -1,5 +1,6 @@
 import { bytes, count } from "../format.js";
 import { fill, h } from "../h.js";
+import { isSeen, markSeen } from "../model/seen.js";
 import { lineNumber, notesOf, readState } from "./line-comments.js";
 import { empty, note, scrollable } from "./ui.js";
 
@@ -13,7 +14,7 @@ export const textDiff = ({ files: [{ lines }] }) => (lines.length ? h("div.diff-
 
 export function changesView({ files, summary, cut }) {
 	if (!files.length) return empty("No changes", "Nothing in the repository is different.");
-	const isOpen = (file, index) => index < 20 && file.lines.length + file.pairs.length < 3000 && !file.is_own && !file.is_generated && !file.is_binary;
+	const isOpen = (file, index) => index < 20 && file.lines.length + file.pairs.length < 3000 && !file.is_own && !file.is_generated && !file.is_binary && !isViewed(file);
 	const views = files.map((file, index) => fileView(file, isOpen(file, index)));
 	const all = h("div.stack", summary && h("p.diff-total.num", summary), cut && note("waiting", cut), views);
 	return files.length > 1 ? h("div.diff-view", fileTree(files, views), all) : all;
@@ -21,7 +22,10 @@ export function changesView({ files, summary, cut }) {
 
 const counts = ({ added, removed, is_binary: isBinary }) => isBinary ? h("span.soft.small", "binary") : h("span.num.nowrap.small", h("span.added", `+${count(added)}`), " ", h("span.removed", `−${count(removed)}`));
 
-// Folders and files in their order; a click opens the file and goes there.
+// Until its content is another one.
+const isViewed = ({ path, digest }) => isSeen({ run_id: `file ${path}`, until: digest });
+
+// Folders and files in their order; a click opens the file and goes there, and what was viewed is folded.
 function fileTree(files, views) {
 	let folder = "";
 	const rows = files.flatMap((file, index) => {
@@ -32,7 +36,9 @@ function fileTree(files, views) {
 			views[index].scrollIntoView({ block: "start" });
 			views[index].querySelector("summary").focus({ preventScroll: true });
 		};
-		const item = h("li", h("button.tree-item", { type: "button", title: file.path, onclick: go }, h("span.clip.foreign", name), counts(file)));
+		const view = ({ target: { checked } }) => (markSeen(`file ${file.path}`, checked ? file.digest : ""), (views[index].open = !checked));
+		const box = file.digest && h("input", { type: "checkbox", checked: isViewed(file), title: "Viewed", "aria-label": `Viewed: ${name}`, onchange: view });
+		const item = h("li.tree-row", box, h("button.tree-item", { type: "button", title: file.path, onclick: go }, h("span.clip.foreign", name), counts(file)));
 		const head = under !== folder && h("li.tree-folder.clip.soft.small.foreign", { title: under }, under || "./");
 		folder = under;
 		return [head, item];
@@ -42,7 +48,7 @@ function fileTree(files, views) {
 
 function fileView(file, open) {
 	const { path, was, kind, is_binary: isBinary, is_generated: isGenerated, is_own: isOwn, lines, pairs } = file;
-	const head = h("summary.diff-head", h("code.foreign", was ? `${was} → ${path}` : path), WORDS[kind] && h("span.tag", WORDS[kind]), isGenerated && h("span.tag", "generated"), isOwn && h("span.tag", "artifact"), counts(file));
+	const head = h("summary.diff-head", h("code.foreign", was ? `${was} → ${path}` : path), WORDS[kind] && h("span.tag", WORDS[kind]), isGenerated && h("span.tag", "generated"), isOwn && h("span.tag", "artifact"), file.note && h("span.soft.small", file.note), counts(file));
 	const isEmpty = !lines.length && !pairs.length;
 	const why = isBinary ? "A binary file; its content is not shown." : isEmpty && "No line changed: it is empty, or only its name or mode is different.";
 	const details = h("details.diff-file.card", { open, ontoggle: draw }, head, why && h("p.soft.padded-small", why));

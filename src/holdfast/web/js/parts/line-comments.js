@@ -28,15 +28,30 @@ export const hasDrafts = (id) => draftsOf({ dataset: { draft: id } }).size > 0;
 // The number of a line, to be pressed for a comment on it.
 export function lineNumber(line, label, state) {
 	if (!state) return label;
-	const place = placeOf(state.path, line);
 	const where = line.b === null || line.b === undefined ? `line ${line.a} as it was` : `line ${line.b}`;
-	return h("button.ln-button", { type: "button", "aria-label": `Comment on ${where}`, title: `Comment on ${where}`, onclick: (event) => edit(event.target.closest("tr"), place) }, label);
+	const press = ({ target, shiftKey }) => pressLine(target.closest("tr"), state.path, line, shiftKey);
+	return h("button.ln-button", { type: "button", "aria-label": `Comment on ${where}`, title: `Comment on ${where}; with Shift on all from the one before`, onclick: press }, label);
+}
+
+// The line pressed last: with Shift, the comment is on all from there. It stands below the last of them.
+let start = null;
+function pressLine(row, path, { a, b }, isRange) {
+	const end = { row, path, b };
+	if (!isRange || !b || !start?.b || start.path !== path || start.b === b) {
+		start = end;
+		return edit(row, placeOf(path, { a, b }));
+	}
+	const open = below(start.row, placeOf(path, start));
+	if (open?.querySelector("textarea")?.value === "") open.remove();
+	const [first, last] = [start, end].sort((one, other) => one.b - other.b);
+	edit(last.row, `${path}:${first.b}-${last.b}`);
 }
 
 // What is said of the lines of a row, or what somebody was writing there when the page went away.
 export function notesOf(row, lines, state) {
 	if (!state) return null;
-	const places = lines.filter(Boolean).map((line) => placeOf(state.path, line));
+	const known = [...new Set([...state.comments.keys(), ...state.drafts])];
+	const places = lines.filter(Boolean).flatMap((line) => known.filter((each) => each === placeOf(state.path, line) || (line.b && each.startsWith(`${state.path}:`) && each.endsWith(`-${line.b}`))));
 	return places.map((place) => (state.drafts.has(place) ? editor(row, place) : state.comments.has(place) && noteRow(row, place, state.comments.get(place))));
 }
 

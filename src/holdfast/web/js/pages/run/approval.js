@@ -82,10 +82,9 @@ const SUBJECTS = {
 	approval({ shown: subject }) {
 		return subject === null ? h("p.soft", "Nothing is shown with it.") : raw(subject, { lines: 30, chars: 6000 });
 	},
-	outcome({ call, reason }, subject) {
-		const explanation = "It was in flight when its process died. Nobody but you can find out whether it had its effect.";
-		const facts = [["Asked because", reason], call.line.startsWith("$ ") && ["Tool", h("code.foreign", call.tool)]];
-		return h("div.stack.tight", h("p", explanation), callSubject(call, subject), pairs(facts.filter(Boolean)));
+	outcome({ call }, subject) {
+		const explanation = "It was in flight when its process ended. Nobody but you can find out whether it had its effect.";
+		return h("div.stack.tight", h("p", explanation), callSubject(call, subject), call.line.startsWith("$ ") && pairs([["Tool", h("code.foreign", call.tool)]]));
 	},
 	phase({ approval_id: id, phase_key: key, attempt }, subject, view, url, edited) {
 		const content = typeof subject.content === "string" ? subject.content : "";

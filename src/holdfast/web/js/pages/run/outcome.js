@@ -73,16 +73,17 @@ function stepButton(step, view, isMain) {
 
 // What would happen is asked first and shown with what does not fit; nothing changes before somebody says yes. For a pull
 // request the result is brought to a branch of its own, and the repository's host has the form for the rest.
-async function merge(view, { label: name, text, branch, link }) {
+async function merge(view, { verb, label: name, text }) {
 	const label = name.replace("…", "");
-	const body = branch ? { into: branch, create: true } : {};
+	const pull_request = verb === "pull_request";
+	const body = { pull_request };
 	const place = h("div.stack.tight", loading("Looking what would change…"));
 	const preview = send("POST", view.api("/merge"), { ...body, dry_run: true }).catch((error) => error);
 	const seen = preview.then((found) => fill(place, found instanceof Error ? conflict(found) : mergePreview(found)));
 	const done = await ask({
 		title: `${label}?`,
-		body: [link && h("p", text), place],
-		label: branch ? "Push the branch" : label,
+		body: [pull_request && h("p", text), place],
+		label: pull_request ? "Push the branch" : label,
 		act: async () => {
 			await seen;
 			const found = await preview;
@@ -91,7 +92,7 @@ async function merge(view, { label: name, text, branch, link }) {
 		},
 	});
 	if (!done) return;
-	view.tell(done.message, link && [" ", h("a", { href: link, target: "_blank", rel: "noopener" }, "Open the form")]);
+	view.tell(done.message, done.link && [" ", h("a", { href: done.link, target: "_blank", rel: "noopener" }, "Open the form")]);
 	view.notices.querySelector("a")?.focus();
 	await view.refresh();
 }

@@ -78,13 +78,14 @@ export function changes(panel, view) {
 		const done = view.run.phases.filter(({ state }) => state === "completed" || state === "awaiting_approval").map(({ key }) => key);
 		const phase = done.find((key) => key === view.query.get("phase")) ?? "";
 		const split = view.query.get("view") === "split" && innerWidth > 700;
-		draw(`${done} ${phase} ${split}`, async () => {
+		const context = view.query.get("context");
+		draw(`${done} ${phase} ${split} ${context}`, async () => {
 			const toggle = chip("Side by side", split, () => setQuery({ view: split ? "" : "split" }));
 			toggle.classList.add("wide-only");
-			fill(bar, chips("Which changes", ["", ...done].map((key) => chip(key || "Everything", phase === key, () => setQuery({ phase: key })))), toggle);
+			fill(bar, chips("Which changes", ["", ...done].map((key) => chip(key || "Everything", phase === key, () => setQuery({ phase: key })))), chip("More context", Boolean(context), () => setQuery({ context: context ? "" : 25 })), toggle);
 			if (!done.length) return empty("No changes yet", "Changes are kept when a phase ends.");
 			try {
-				return changesView(await view.get(withQuery("/changes", { phase, split })));
+				return changesView(await view.get(withQuery("/changes", { phase, split, context })));
 			} catch (error) {
 				if (error.code === "run_not_in_state") return empty("No changes yet", "This phase has not kept any files yet.");
 				throw error;

@@ -10,7 +10,7 @@ import { findingsLink, fork } from "./actions.js";
 
 const TOP = 26;
 const SPARE = 200; // pixels of rows that are drawn beyond what is in view
-const MARKS = { crash: "✕", failed: "✕", aborted: "■", changes: "↺", resumed: "▶", retried: "↻", paused: "Ⅱ", unknown: "?" };
+const MARKS = { crash: "✕", failed: "✕", aborted: "■", stopped: "□", changes: "↺", resumed: "▶", retried: "↻", paused: "Ⅱ", unknown: "?" };
 const LEGEND = { queued: "Queued", working: "Working", waiting: "Waiting for a person", down: "Down, without a process" };
 const ONLY = [["", "All"], ["errors", "Errors"], ["tools", "Tools"], ["models", "Models"], ["retried", "Retried"]];
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.presentation.pull_request import find_pull_request_form
+from holdfast.workspace.transfer.pull_request_form import find_pull_request_form
 
 BRANCH = "run-1a2b3c4d-pay-in-instalments"
 
