@@ -28,7 +28,7 @@ setup: .venv/.ready ## make .venv with the package, the holdfast command and the
 run: setup ## the main job on the embedded default: a run is killed, resumed and shown
 	@$(BIN)/python -m holdfast.cli.demo
 
-test: setup ## every test; crash points, and stores of the engine's tests, are sampled with a printed seed (seed=7 repeats one)
+test: setup ## every test; crash points, and the stores of tests for several, are sampled with a printed seed (seed=7 repeats one)
 	@scripts/test.sh "$(seed)"
 
 check: setup ## format, lint, types, layers, layout, unit and conformance tests
@@ -44,7 +44,7 @@ fmt: setup ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 torture: setup ## every crash point on every store (long)
-	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/calls/test_crash.py tests/integration/agents/tools/test_crash.py tests/integration/agents/coding_agent/test_crash.py tests/integration/agents/calls/test_served_crash.py tests/integration/engine tests/integration/workspace/test_kill.py tests/integration/workspace/test_merge_kill.py tests/integration/workspace/test_merge_options.py tests/integration/api/live/test_feed.py tests/integration/api/live/test_torture.py
+	@HOLDFAST_TORTURE=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/crash tests/integration/agents/calls/test_crash.py tests/integration/agents/tools/test_crash.py tests/integration/agents/coding_agent/test_crash.py tests/integration/agents/calls/test_served_crash.py tests/conformance tests/integration/engine tests/integration/workspace/test_kill.py tests/integration/workspace/test_merge_kill.py tests/integration/workspace/test_merge_options.py tests/integration/api/live/test_feed.py tests/integration/api/live/test_torture.py
 
 chaos: setup ## three machines that die, stop and lose the network, and a Postgres that crashes (minutes=15, seed=7)
 	@HOLDFAST_SEED=$(or $(seed),$$RANDOM) HOLDFAST_TEST_CHAOS_MINUTES=$(minutes) $(BIN)/python -m pytest -q -s --timeout=7200 tests/chaos

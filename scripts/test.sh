@@ -3,7 +3,7 @@
 set -euo pipefail
 seed=${1:-}
 export HOLDFAST_SEED=${seed:-${HOLDFAST_SEED:-$((RANDOM * 32768 + RANDOM))}}
-echo "crash points, orders and stores of the engine are sampled with seed $HOLDFAST_SEED (repeat with: make test seed=$HOLDFAST_SEED)"
+echo "crash points, orders and stores are sampled with seed $HOLDFAST_SEED (repeat with: make test seed=$HOLDFAST_SEED)"
 bin=.venv/bin
 # Where Python is told to write no bytecode, every process would compile pytest and its plugins anew: for seconds.
 if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then

@@ -1,15 +1,21 @@
 """`store` is an empty store of every kind; `place` opens it again, here or elsewhere; `disk_place` leaves out memory.
 
-A Postgres server is started once per session, on first use.
+A Postgres server is started once per session, on first use. In `make test` each promise is tried on one store:
+`tests/support/store_sample.py`.
 """
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.store_sample import leave_out_other_stores
 from tests.support.stores import DISK_KINDS, KINDS, Place, new_place
 
 from holdfast.runtime.checkpoint import Checkpointer
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out_other_stores(config, items, Path(__file__).parent)
 
 
 @pytest.fixture

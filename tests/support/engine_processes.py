@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.progress_limit import wait_until
+from tests.support.warm_process import warm_up
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,15 +88,12 @@ class Child:
 
 
 def _import_all(*, is_light: bool) -> None:
-    heavy = (
-        "deepagents",
-        "holdfast.agents.build",
-        "holdfast.agents.simulated.model",
-        "holdfast.engine.phase.middleware",
-    )
+    heavy = ("holdfast.agents.build", "holdfast.agents.simulated.model", "holdfast.engine.phase.middleware")
     jobs = ("tests.support.crash.workflow_child", "tests.support.crash.conversation_child")
     for name in ("tests.support.engine_jobs", *(() if is_light else (*heavy, *jobs))):
         importlib.import_module(name)
+    if not is_light:
+        warm_up()
 
 
 def _serve() -> None:

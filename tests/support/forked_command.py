@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.progress_limit import wait_until
+from tests.support.warm_process import warm_up
 
 _ROOT = Path(__file__).parents[2]
 _COMMAND = "holdfast.cli.app:main"
@@ -29,7 +30,9 @@ _MODULES = (
     *("cli.app", "cli.repl.loop", "cli.commands.run", "cli.commands.resume", "cli.commands.serve", "cli.log_output"),
     *("cli.terminal.live_tree", "cli.terminal.progress", "engine.phase.middleware", "engine.conversation.messages"),
     *("agents.build", "agents.simulated.model", "agents.models.openai", "persistence.schema", "api.app", "api.serve"),
-    *("runtime.checkpoint.sqlite.store", "runtime.checkpoint.postgres.store"),
+    *("runtime.checkpoint.sqlite.store", "runtime.checkpoint.postgres.store", "persistence.fleet_models"),
+    *("agents.calls.inbox", "agents.calls.summaries", "agents.tools.execute", "agents.tools.files", "engine.audit"),
+    *("cli.repl.home", "cli.repl.single_question", "cli.commands.db", "fleet.worker"),
 )
 
 
@@ -156,6 +159,7 @@ def _server() -> _Server:
 def _serve() -> None:
     for name in _MODULES:
         importlib.import_module(f"holdfast.{name}")
+    warm_up()
     gc.freeze()  # no child need look for garbage in what was imported
     for line in sys.stdin:
         order = json.loads(line)

@@ -1,48 +1,25 @@
 """`world`: an engine, its database on SQLite and on a real Postgres, a repository, and agents told what to do.
 
-After every test the rows of its database agree with its journal, unless the test damaged them on purpose. With a seed,
-as in `make test`, a test that runs on both stores runs on the one that the seed chooses. `make torture`, and a run
-without a seed, have both.
+After every test the rows of its database agree with its journal, unless the test damaged them on purpose. In `make
+test` a test that runs on both stores runs on one: `tests/support/store_sample.py`.
 """
 
 import contextlib
-import hashlib
-import os
-import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.crash.points import IS_TORTURE
 from tests.support.engine_world import World, make_repo, new_world
 from tests.support.postgres_server import fresh_schema
+from tests.support.store_sample import leave_out_other_stores
 
 import holdfast.engine
 from holdfast.engine.audit import check_database
 
-_STORE = re.compile(r"(?<![a-z])(?:sqlite|postgres)(?![a-z])")
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    seed = os.environ.get("HOLDFAST_SEED")
-    if IS_TORTURE or not seed:
-        return
-    folder = Path(__file__).parent
-    here = {item.nodeid for item in items if item.path.is_relative_to(folder)}
-    left_out = [item for item in items if item.nodeid in here and _is_on_the_other(item.nodeid, here, seed)]
-    config.hook.pytest_deselected(items=left_out)
-    names = {item.nodeid for item in left_out}
-    items[:] = [item for item in items if item.nodeid not in names]
-
-
-def _is_on_the_other(name: str, names: set[str], seed: str) -> bool:
-    """Whether a test also runs on the other store, and the seed has chosen that one."""
-    first, second = (_STORE.sub(store, name, count=1) for store in ("sqlite", "postgres"))
-    if first == second or not {first, second} <= names:
-        return False
-    is_second = hashlib.sha256(f"{seed} {first}".encode()).digest()[0] % 2
-    return name == (first if is_second else second)
+    leave_out_other_stores(config, items, Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +14,7 @@ from tests.support.engine_world import World, artifact
 from tests.support.model_server import Hangs, ModelServer, Reply, Says, asks
 from tests.support.progress_limit import until
 from tests.support.served_engine import RUN_ID, ServedEngine
+from tests.support.terminal import shell
 
 from holdfast.cli.commands.budget import budget, read_day, read_run_budget
 from holdfast.cli.commands.runs.list import list_runs
@@ -168,22 +167,22 @@ async def test_a_call_under_way_is_not_settled(world: World) -> None:
 
 async def test_the_command_lists_the_calls_and_settles_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_DATA_DIR", str(world.data_dir))
-    command = [sys.executable, "-m", "holdfast", "budget", RUN_ID]
     with serve(Hangs()) as server:
         engine = await cut_off(world, server, is_begun=False)
         await engine.open().abort(RUN_ID)
     [entry] = await world.ledger(RUN_ID)
 
-    before = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    after = subprocess.run([*command, "--settle", f"{entry.id[:8]}=0.01"], capture_output=True, text=True, check=True)
-    wrong = subprocess.run([*command, "--settle", "x=-1"], capture_output=True, text=True, check=False)
+    command, env = ("budget", RUN_ID), dict(os.environ)
+    before = shell(*command, "--json", env=env)
+    text = shell(*command, env=env).stdout
+    after = shell(*command, "--settle", f"{entry.id[:8]}=0.01", env=env)
+    wrong = shell(*command, "--settle", "x=-1", env=env)
 
     assert [one["call"] for one in json.loads(before.stdout)["perhaps_paid"]] == [entry.id]
     assert f"--settle {entry.id[:8]}=USD" in text
     assert "$0.0100" in after.stdout
     assert "perhaps paid" not in after.stdout
-    assert wrong.returncode == 2
+    assert (before.returncode, after.returncode, wrong.returncode) == (0, 0, 2)
 
 
 async def test_every_listing_shows_apart_what_was_perhaps_paid(

@@ -6,16 +6,16 @@ import os
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.engine_world import World, artifact, template
+from tests.support.forked_command import WarmProcess, start_warm
 from tests.support.model_server import Hangs, ModelServer, Refuses, Says, asks, own_persona
 from tests.support.progress_limit import wait_until
+from tests.support.terminal import shell
 
 import holdfast.engine
 from holdfast.engine import RunResult
@@ -152,7 +152,7 @@ def test_an_image_is_there_again_after_a_kill_and_for_another_process(
         options = ["--repo", str(repo), "--requirements", "As in the picture.", "--persona", "author=mine"]
         started = _start(["run", str(workflow), *options, "--image", str(tmp_path / "shot.png"), "--yes"], env)
         wait_until(lambda: len(server.received) >= 2, "the model has got its second request")
-        os.kill(started.pid, signal.SIGKILL)
+        started.send_signal(signal.SIGKILL)
         started.wait()
         (tmp_path / "shot.png").unlink()
         run_id = json.loads(_run(["runs", "list", "--json"], env))[0]["run_id"]
@@ -164,13 +164,11 @@ def test_an_image_is_there_again_after_a_kill_and_for_another_process(
     assert "completed" in printed
 
 
-def _start(arguments: list[str], env: dict[str, str]) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "holdfast", *arguments]
-    return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _start(arguments: list[str], env: dict[str, str]) -> WarmProcess:
+    return start_warm(arguments, env, None, (os.devnull, os.devnull, os.devnull))
 
 
 def _run(arguments: list[str], env: dict[str, str]) -> str:
-    command = [sys.executable, "-m", "holdfast", *arguments]
-    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = shell(*arguments, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
