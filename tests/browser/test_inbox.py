@@ -56,7 +56,11 @@ def test_decisions_come_by_danger_and_one_after_the_other(
     expect(page.locator(".inbox-list li").last).to_contain_text("for somebody else")
     page.get_by_role("button", name="Reject…").press("Enter")
     page.get_by_role("dialog").get_by_role("button", name="Reject").press("Enter")
-    expect(page.locator(".inbox-place")).to_contain_text(f"Draft {HARM}")
+    # The draft, or what the same run asks next if it was faster.
+    expect(page.locator(".inbox-place")).to_contain_text(
+        re.compile(f"{re.escape(f'Draft {HARM}')}|git push origin topic")
+    )
+    expect(page.locator(".inbox-list")).to_contain_text(f"Draft {HARM}")
     expect(page.locator(".inbox-place h2")).to_be_focused()
     expect(page.locator(".inbox-view img")).to_have_count(0)
     assert page.evaluate("window.hurt") is None
