@@ -18,7 +18,7 @@ from typing import Literal
 from holdfast.errors import Nondeterminism, RunPaused
 from holdfast.runtime.jsondata import to_json
 from holdfast.runtime.records import MAIN_LANE, Record, RecordType, describe
-from holdfast.runtime.step import CancelRun, Interrupted, Stopped, Suspended
+from holdfast.runtime.step import CancelRun, Interrupted, Stopped, Suspended, current_step
 
 Operation = tuple[RecordType | Literal["gather"], str]
 
@@ -231,3 +231,12 @@ def check_key(what: str, key: object) -> None:
 
 current_caller: ContextVar[tuple[str, int]] = ContextVar("holdfast_caller")  # file and line in a plain flow's thread
 current_lane: ContextVar[tuple[object, LaneCursor | None]] = ContextVar("holdfast_lane")  # whose, and which
+
+
+def refuse_in_flow(what: str, instead: str) -> None:
+    """Raise if this is the code of a flow, outside a step: a run without an id would be another one at each resume."""
+    _, lane = current_lane.get((None, None))
+    if lane is not None and current_step.get(None) is None:
+        raise lane.stop(
+            Nondeterminism(f"{what} in the code of a flow would start another run at every resume.", hint=instead)
+        )

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 from holdfast.enums import RunStatus
 from holdfast.flows.context import Context
 from holdfast.flows.execution import FlowExecution, to_run_cancelled, to_run_paused
+from holdfast.flows.lane import refuse_in_flow
 from holdfast.flows.service.flow_registry import name_of
 from holdfast.flows.sync_context import SyncContext, call_flow
 from holdfast.flows.time_limit import find_limit
@@ -74,6 +75,8 @@ async def run_flow(  # type: ignore[misc]  # it takes what either signature allo
     """
     if not callable(flow):
         raise _no_flow(flow)
+    if run_id is None:
+        refuse_in_flow("run_flow", "Use ctx.run_flow(child, …), whose run is this one's child.")
     run_id = new_run_id() if run_id is None else check_run_id(run_id)
     origin = {} if tags is None else {"tags": check_tags(tags)}
     async with open_journal(store) as journal:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Context, Runtime, SyncContext, run_flow
+from holdfast import Context, Runtime, SyncContext, run_flow, start_flow
 from holdfast.errors import ConfigInvalid, Nondeterminism
 from holdfast.testing import memory_store
 
@@ -76,6 +76,15 @@ def plain_bare_compensation(ctx: SyncContext) -> None:
     ctx.compensate(double, 1)
 
 
+async def start_in_place(ctx: Any) -> None:
+    with contextlib.suppress(Exception):
+        await start_flow("other", store="nowhere.db")
+
+
+async def run_in_place(ctx: Any) -> None:
+    await run_flow(order, 1, store="nowhere.db")
+
+
 MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (call_in_place, TypeError, r"not its call: write ctx\.step\('double', double, …\), not double\(…\)"),
     (function_first, TypeError, r"its key comes first, ctx\.step\('key', …\)"),
@@ -85,6 +94,8 @@ MISTAKES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (child_of_no_kind, TypeError, "takes a flow or its name, not 7"),
     (steps_in_own_threads, Nondeterminism, r"in a thread that is not the flow's\. .*ctx\.gather"),
     (cut_off, Nondeterminism, r"step 'long' was cancelled before its end.*ctx\.step\.options\(timeout=5\)"),
+    (start_in_place, Nondeterminism, r"start_flow in the code of a flow would start another run at every resume"),
+    (run_in_place, Nondeterminism, r"run_flow in the code of a flow.*Use ctx\.run_flow\(child, …\)"),
     (bare_compensation, TypeError, r"never entered.*write `async with ctx\.compensate\(double, …\):`"),
     (compensation_in_a_lane, TypeError, r"compensate\(double, …\) was never entered"),
     (plain_bare_compensation, TypeError, r"compensate\(double, …\) was never entered"),
@@ -129,6 +140,18 @@ def test_one_flow_is_no_list_of_flows(flows: Any) -> None:
 
 async def order(ctx: Context, number: int, note: str = "") -> int:
     return await ctx.step("double", double, number)
+
+
+async def test_a_step_may_start_a_run_and_so_may_a_flow_that_names_it() -> None:
+    async def starting(ctx: Context) -> list[str]:
+        named = await start_flow("other", run_id="named", store=store)
+        return [named.run_id, await ctx.step("start", start_other)]
+
+    async def start_other() -> str:
+        return (await start_flow("other", store=store)).run_id
+
+    store = memory_store()
+    assert set(await run_flow(starting, run_id="r", store=store)) | {"r"} == set(store.list_runs())
 
 
 async def test_other_arguments_are_refused_with_both() -> None:

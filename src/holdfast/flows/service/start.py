@@ -7,6 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 from holdfast.errors import ConfigInvalid, SequenceConflict
 from holdfast.flows.context import Context
 from holdfast.flows.execution import to_created
+from holdfast.flows.lane import refuse_in_flow
 from holdfast.flows.run import check_tags
 from holdfast.flows.service.flow_registry import find_flow, name_of
 from holdfast.flows.service.handle import FlowHandle
@@ -78,6 +79,11 @@ async def start_flow(  # type: ignore[misc]  # it takes what either signature al
     """
     name = flow if isinstance(flow, str) else name_of(flow)
     _check_signature(flow, name, args, kwargs)
+    if run_id is None:
+        refuse_in_flow(
+            "start_flow",
+            "Give it a run_id, or call it in the function of a step and return the id; or use ctx.run_flow.",
+        )
     run_id = new_run_id() if run_id is None else check_run_id(run_id)
     call = record_call(args, kwargs)
     check_recorded(call, name)
