@@ -22,8 +22,8 @@ from holdfast.persistence.runs import (
     read_approvals,
     read_artifacts,
     read_phases,
-    read_spent,
     read_spent_by_phase,
+    sum_spending,
 )
 from holdfast.persistence.statements import now_text, put_report
 from holdfast.runtime.checkpoint.base import Statement
@@ -96,8 +96,8 @@ async def _collect(about: Reported, state: RunStatus, payload: Mapping[str, Any]
     phases = await read_phases(about.db, run.id)
     artifacts = await read_artifacts(about.db, run.id)
     approvals = await read_approvals(about.db, run_id=run.id)
-    spent = await read_spent(about.db, run.id)
     by_phase = await read_spent_by_phase(about.db, run.id)
+    spent = sum_spending(by_phase.values())
     files = await _list_changed_files(about, phases, state)
     return {
         "runId": run.id,

@@ -1,6 +1,6 @@
 """Reading what the engine needs of a run, in as few queries as there are questions."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -153,8 +153,11 @@ class Spending:
 
 
 async def read_spent(db: Database, run_id: str) -> Spending:
-    by_phase = (await read_spent_by_phase(db, run_id)).values()
-    return Spending(*(sum(amounts) for amounts in zip(*map(astuple, by_phase), strict=True)))
+    return sum_spending((await read_spent_by_phase(db, run_id)).values())
+
+
+def sum_spending(parts: Iterable[Spending]) -> Spending:
+    return Spending(*(sum(amounts) for amounts in zip(*map(astuple, parts), strict=True)))
 
 
 async def read_spent_by_phase(db: Database, run_id: str) -> dict[str, Spending]:

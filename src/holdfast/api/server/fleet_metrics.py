@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
@@ -95,7 +96,8 @@ async def serve_metrics(
     try:
         server = await asyncio.start_server(answer, host, port, limit=_MOST_BYTES)
     except (OSError, UnicodeError) as error:  # a name that is none, or a port that another program has
-        cause = getattr(error, "strerror", None) or str(error)
+        number = getattr(error, "errno", None) or 0
+        cause = os.strerror(number) if number > 0 else str(error)
         raise ConfigInvalid(
             f"Nobody can listen on port {port} of {host!r}: {cause}.",
             hint="Choose another --metrics-port, or an address of this machine as --metrics-host.",
