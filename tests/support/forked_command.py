@@ -30,7 +30,7 @@ _MODULES = (
     *("cli.app", "cli.repl.loop", "cli.commands.run", "cli.commands.resume", "cli.commands.serve", "cli.log_output"),
     *("cli.terminal.live_tree", "cli.terminal.progress", "engine.phase.middleware", "engine.conversation.messages"),
     *("agents.build", "agents.simulated.model", "agents.models.openai", "persistence.schema", "api.app", "api.serve"),
-    *("runtime.checkpoint.sqlite.store", "runtime.checkpoint.postgres.store", "persistence.fleet_models"),
+    *("runtime.checkpoint.sqlite.store", "runtime.checkpoint.postgres.store"),
     *("agents.calls.inbox", "agents.calls.summaries", "agents.tools.execute", "agents.tools.files", "engine.audit"),
     *("cli.repl.home", "cli.repl.single_question", "cli.commands.db", "fleet.worker"),
 )

@@ -21,7 +21,6 @@ def warm_up() -> None:
     from langchain_core.language_models.fake_chat_models import FakeListChatModel
     from sqlalchemy.orm import configure_mappers
 
-    import holdfast.persistence.fleet_models
     import holdfast.persistence.models  # noqa: F401
 
     for name in _LIBRARIES:
