@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.agents.phase import ARTIFACT, Phase, digest, essence, outcomes
-from tests.support.warm_process import warm_up
 
 import holdfast.agents.simulated.model as simulated
 import holdfast.agents.tools.files as disk
@@ -102,7 +101,6 @@ def answer(order: dict[str, Any], play: Callable[[Path, str, int | None], dict[s
 
 
 def main(play: Callable[[Path, str, int | None], dict[str, Any]] = play) -> None:
-    warm_up()
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line), play)), flush=True)
 

@@ -10,7 +10,6 @@ from typing import Any
 from tests.support.agents.phase import Phase, digest, essence, outcomes
 from tests.support.agents.phase_server import Points, in_fork
 from tests.support.agents.served_phase import KEY, KEY_VARIABLE, ServedPhase
-from tests.support.warm_process import warm_up
 
 import holdfast.agents.tools.files as disk
 from holdfast.runtime.checkpoint.sqlite.store import SQLiteCheckpointer
@@ -48,7 +47,6 @@ def answer(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    warm_up()
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
 
