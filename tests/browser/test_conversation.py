@@ -114,3 +114,4 @@ def test_a_phase_at_work_hears_a_person_before_its_next_call(slow: Served, open_
     expect(page.get_by_role("button", name="shot.png")).to_have_count(0)
     slow.wait_for(run_id, "completed")
     expect(page.get_by_role("form", name="Message to the agent")).to_be_hidden()
+    expect(page.locator("h1")).to_be_focused()  # what had the focus is gone

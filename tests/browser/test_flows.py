@@ -126,8 +126,8 @@ def test_a_failed_flow_is_run_again_and_the_list_hears_of_it(served: Served, ope
 
     for run_id in ("fragile-2", "fragile-3"):
         with pytest.raises(ZeroDivisionError):
-            wait_for(run_flow(fragile, run_id=run_id, store=store, tags={"several": "yes"}))
-    flows.goto(f"{served.url}/flows?tag=several")
+            wait_for(run_flow(fragile, run_id=run_id, store=store, tags={"torn": "yes"}))
+    flows.goto(f"{served.url}/flows?tag=torn")
     flows.get_by_role("link", name="list of runs").click()
     flows.get_by_label("Choose all runs of the list").press("Space")
     flows.get_by_role("button", name="Retry 2…").press("Enter")

@@ -39,6 +39,10 @@ export function messageComposer(view) {
 	function update() {
 		const messageBox = view.run.message_box;
 		element.hidden = !messageBox && !text.value;
+		if (element.hidden && element.contains(document.activeElement)) {
+			document.activeElement.blur();
+			view.leadOn();
+		}
 		const stamp = JSON.stringify(messageBox);
 		if (stamp === drawn || !messageBox) return;
 		drawn = stamp;
