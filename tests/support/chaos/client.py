@@ -25,6 +25,14 @@ _OPEN = """
 SELECT (SELECT count(*) FROM runs WHERE state NOT IN ('completed', 'failed', 'cancelled'))
      + (SELECT count(*) FROM flow_runs WHERE status NOT IN ('completed', 'failed', 'cancelled'))
 """
+_STILL_OPEN = """
+WITH still AS (
+    SELECT id, state, pause_reason, waits_for FROM runs WHERE state NOT IN ('completed', 'failed', 'cancelled')
+    UNION ALL SELECT run_id, status, flow, waits_for FROM flow_runs
+    WHERE status NOT IN ('completed', 'failed', 'cancelled')
+)
+SELECT still.*, owner, lease_until, clock_timestamp() FROM still LEFT JOIN journal_runs ON run_id = id
+"""
 _HELD = "SELECT count(*) FROM journal_runs WHERE owner IS NOT NULL AND lease_until > clock_timestamp()"
 _ASKING = "SELECT run_id, waits_for FROM flow_runs WHERE status = 'paused'"
 
@@ -87,6 +95,13 @@ class People:
 
     async def count_open(self) -> int:
         return int((await self.read(_OPEN))[0][0])
+
+    def describe_open(self) -> str:
+        """Say of the runs that are not over who has them, and with what their journals end."""
+        with psycopg.connect(self._fleet.url) as connection:
+            rows = connection.execute(_STILL_OPEN).fetchall()
+        ends = {row[0]: [(e.seq, e.kind, e.payload) for e in self._store.list_events(row[0])[-4:]] for row in rows}
+        return "\n".join(["all runs are over, but not these:", *(f"{row} {ends[row[0]]}" for row in rows)])
 
     async def count_held(self) -> int:
         """How many runs somebody has. Of one whose owner was killed behind its end the lease ends by itself."""
