@@ -31,7 +31,7 @@ WITH still AS (
     UNION ALL SELECT run_id, status, flow, waits_for FROM flow_runs
     WHERE status NOT IN ('completed', 'failed', 'cancelled')
 )
-SELECT still.*, owner, lease_until, clock_timestamp() FROM still LEFT JOIN journal_runs ON run_id = id
+SELECT still.*, owner, lease_until, clock_timestamp() FROM still LEFT JOIN journal_runs ON run_id = id COLLATE "C"
 """
 _HELD = "SELECT count(*) FROM journal_runs WHERE owner IS NOT NULL AND lease_until > clock_timestamp()"
 _ASKING = "SELECT run_id, waits_for FROM flow_runs WHERE status = 'paused'"
