@@ -19,14 +19,14 @@ def list_flow_runs(matching: FlowFilter, *, limit: int = 50) -> list[Row]:
     sql = f"SELECT {_COLUMNS} FROM flow_runs WHERE {where} ORDER BY created_at DESC, run_id DESC LIMIT :limit"  # noqa: S608 - ours
     rows = _query(sql, {**params, "limit": limit})
     driven = find_driven([row["run_id"] for row in rows if row["state"] == RunStatus.RUNNING])
-    said = _read_last(EventKind.STATUS_SET, rows, RunStatus.RUNNING, RunStatus.PAUSED)
+    statuses = _read_last(EventKind.STATUS_SET, rows, RunStatus.RUNNING, RunStatus.PAUSED)
     ends = _read_last(EventKind.RUN_FAILED, rows, RunStatus.FAILED) | _read_last(
         EventKind.RUN_CANCELLED, rows, RunStatus.CANCELLED
     )
     return [
         {
             **_to_listed(row, driven),
-            "status_text": str(said.get(row["run_id"], {}).get("text", "")),
+            "status_text": str(statuses.get(row["run_id"], {}).get("text", "")),
             "end": ends.get(row["run_id"], {}),
         }
         for row in rows
