@@ -16,7 +16,15 @@ from functools import partial
 
 from holdfast import __version__
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
-from holdfast.errors import HoldfastError, LeaseLost, RunBusy, RunNotFound, RunWaits
+from holdfast.errors import (
+    HoldfastError,
+    LeaseLost,
+    RunBusy,
+    RunNotFound,
+    RunWaits,
+    StoreBusy,
+    StoreUnavailable,
+)
 from holdfast.fleet.port import Queue
 from holdfast.fleet.run_drive import Drive, NoDrive, RunDrives, WorkflowDrive
 from holdfast.fleet.schedules import ScheduleClock
@@ -300,6 +308,10 @@ class Worker:
             return
         except RunNotFound:
             return  # deleted since; nothing may be written to it
+        except (StoreUnavailable, StoreBusy) as error:  # it is no fault of the run, and nothing can be written either
+            _log.info("A run was left as it is: %s", error.message, extra={"run_id": run_id})  # the sweep warns
+            self._hold_back(run_id, self._options.poll_s, error.message)
+            return
         except Exception as error:
             await self._give_back(run_id, error)
             return

@@ -1,9 +1,14 @@
-"""How long a worker that is stopped waits: for calls of workflows shortly if it is told so, for flows to their end."""
+"""What a worker does with runs that it cannot drive, and how long one that is stopped waits."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from holdfast.errors import StoreUnavailable
+from holdfast.fleet import worker as worker_module
 from holdfast.fleet.run_drive import NoDrive, WorkflowDrive
 from holdfast.fleet.worker import Worker, WorkerOptions
 
@@ -17,6 +22,15 @@ class QuietQueue:
     async def stop(self) -> None: ...
 
     async def put_back(self, run_ids: list[str]) -> None: ...
+
+
+class DrivesWithoutDatabase:
+    """Runs whose database is away."""
+
+    async def find_flow(self, run_id: str) -> None:
+        raise StoreUnavailable("The database cannot be reached.")
+
+    def end(self, run_id: str) -> None: ...
 
 
 class SilentModel(WorkflowDrive):
@@ -51,3 +65,18 @@ async def test_a_run_of_a_workflow_is_given_up_before_a_flow_is() -> None:
     assert call.cancelled()
     assert step.done()
     assert not step.cancelled()
+
+
+async def test_a_run_waits_no_longer_because_the_database_was_away_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, poll_s = 0.0, 2.0
+    clock = SimpleNamespace(monotonic=lambda: now, time=time.time)
+    monkeypatch.setattr(worker_module, "time", clock)
+    nothing, drives, sweep = cast(Any, None), cast(Any, DrivesWithoutDatabase()), SimpleNamespace(wake=lambda: None)
+    worker = Worker(nothing, nothing, cast(Any, QuietQueue()), drives, nothing, WorkerOptions(poll_s=poll_s))
+    worker._sweep = cast(Any, sweep)
+    for _outage in range(6):
+        task = worker.take("run")
+        assert task is not None
+        await task
+        assert worker.find_reason("run") == "The database cannot be reached."
+        now += poll_s
