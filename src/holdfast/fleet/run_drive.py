@@ -13,8 +13,10 @@ from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import (
     BackendUnavailable,
+    LeaseLost,
     RepositoryNotAllowed,
     RunAlreadyTerminal,
+    RunBusy,
     RunNotInState,
     RunWaits,
     StoreError,
@@ -38,6 +40,12 @@ _AGENTS = "holdfast.engine.phase.middleware"
 _PARK_AFTER_S = 30.0
 _SUSPECT_DEATHS = 2  # after the first, all runs of a dead machine go on at once
 _FAIR_AMONG = 100  # users
+# The request to go on stays, for whoever tries next: nothing was written, or another process has the run and takes the
+# request back when it has begun, or this one is to end.
+_UNSERVED = (
+    *(WorkspaceError, RepositoryNotAllowed, StoreError, BackendUnavailable, RunBusy, LeaseLost, RunWaits),
+    asyncio.CancelledError,
+)
 
 
 class Drive(Protocol):
@@ -77,10 +85,12 @@ class WorkflowDrive:
                 await self._engine.retry(self._run.run_id)
             else:
                 await self._engine.drive(self._run.run_id)
-        except (RunAlreadyTerminal, RunNotInState, Drained):
-            pass  # somebody was faster, or it is given up as it is
-        except (WorkspaceError, RepositoryNotAllowed, StoreError, BackendUnavailable):
-            is_served = False  # nothing was written, and it is tried again
+        except (RunAlreadyTerminal, RunNotInState):
+            pass  # somebody was faster
+        except Drained:
+            is_served = False
+        except _UNSERVED:
+            is_served = False
             raise
         finally:
             if is_served and self._run.wake is not None:
