@@ -3,11 +3,13 @@ still running, shares a call.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_log = logging.getLogger("holdfast.runtime")
 
 
 class Coalescer(Generic[_Item, _Result]):
@@ -49,16 +51,29 @@ class Coalescer(Generic[_Item, _Result]):
                     results = await self._call([item for item, _done in waiting])
                 except Exception as error:
                     results = [error] * len(waiting)
-                for (_item, done), result in zip(waiting, results, strict=True):
-                    await self._answer(done, result)
+                # Whoever waits has its answer before anything is given back, which may fail.
+                answers = list(zip(waiting, results, strict=True))
+                left = [result for (_item, done), result in answers if not _answer(done, result)]
+                for result in left:
+                    await self._give_back(result)
         finally:
             self._running = None
 
-    async def _answer(self, done: "asyncio.Future[_Result]", result: "_Result | BaseException") -> None:
-        if done.done():
-            if self._release is not None and not isinstance(result, BaseException):
-                await self._release(result)
-        elif isinstance(result, BaseException):
-            done.set_exception(result)
-        else:
-            done.set_result(result)
+    async def _give_back(self, result: "_Result | BaseException") -> None:
+        if self._release is None or isinstance(result, BaseException):
+            return
+        try:
+            await self._release(result)
+        except Exception:
+            _log.warning("What nobody waits for any more could not be given back", exc_info=True)
+
+
+def _answer(done: "asyncio.Future[_Result]", result: "_Result | BaseException") -> bool:
+    """Answer whoever waits; false if nobody does any more."""
+    if done.done():
+        return False
+    if isinstance(result, BaseException):
+        done.set_exception(result)
+    else:
+        done.set_result(result)
+    return True
