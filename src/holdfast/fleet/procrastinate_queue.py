@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from holdfast.extras import name_missing_extra
 from holdfast.fleet.port import QueueDescription, RunTaker
-from holdfast.persistence.db import Database
+from holdfast.persistence.db import Database, limit_connection
 from holdfast.persistence.fleet import MAX_NAME_BYTES, DueJob
 from holdfast.persistence.queue_tables import HAS_HEARTBEAT, TAKE_WAITING, enqueue, enqueue_all, make_queue_tables
 from holdfast.runtime.checkpoint.base import Statement
@@ -29,7 +29,6 @@ _POLL_S = 20.0  # a notice that was lost is made good by the sweep, which is soo
 _HEARTBEAT_S = 20.0
 _SILENT_S = 3 * _HEARTBEAT_S  # until the row of a loop is removed by the next one that begins, whosever it is
 _ABORT_S = 300.0  # nobody aborts a job: what ends a run is written in its journal
-_NETWORK = "connect_timeout=5 keepalives_idle=5 keepalives_interval=2 keepalives_count=3 tcp_user_timeout=10000"
 _log = logging.getLogger("holdfast.fleet")
 
 
@@ -119,10 +118,14 @@ class ProcrastinateQueue:
             await asyncio.sleep(0 if self._is_stopped else _AGAIN_S)
 
     async def _serve(self, taker: RunTaker) -> None:
-        conninfo = f"{self._db.address}{'&' if '?' in self._db.address else '?'}{_NETWORK.replace(' ', '&')}"
         watch = _LoopWatch()
+
+        async def configure(connection: Any) -> None:
+            await watch.note_listener(connection)
+            await limit_connection(connection)
+
         connector = procrastinate.PsycopgConnector(
-            conninfo=conninfo, min_size=1, max_size=1, timeout=5.0, configure=watch.note_listener
+            conninfo=self._db.conninfo, min_size=1, max_size=1, timeout=5.0, configure=configure
         )
         app = procrastinate.App(connector=connector)
 

@@ -38,6 +38,7 @@ with name_missing_extra(__name__):
 
 
 _QUIET_S = 10.0
+_STILL_S = 10.0  # in the middle of a transaction: longer than a lease, since a busy loop comes back late
 _IDLE_MOST = 1  # connection: with the journal's two, and two of the queue, an idle worker has five
 
 
@@ -155,14 +156,31 @@ class Database:
             await asyncio.to_thread(self._store.close)
             self._store = None
 
+    @property
+    def conninfo(self) -> str:
+        """How a driver reaches the server: as the URL says, and noticing within seconds that it has vanished."""
+        from holdfast.runtime.checkpoint.postgres import session as postgres_session
+
+        return postgres_session.parse_url(self._url).conninfo
+
     def _make_engine(self) -> AsyncEngine:
         if self.path is None:
-            engine = create_async_engine(self._engine_url(is_async=True), pool_pre_ping=True, **self._pool)
+            engine = create_async_engine(
+                self._engine_url(is_async=True), async_creator=self._connect, pool_pre_ping=True, **self._pool
+            )
             _ping_on_suspicion(engine)
             return engine
         engine = create_async_engine(self._engine_url(is_async=True), async_creator=self._open_file, **self._pool)
         event.listen(engine.sync_engine, "connect", set_pragmas)
         return engine
+
+    async def _connect(self) -> Any:
+        """Open a connection of the driver's to the server, which ends it if it holds what others wait for."""
+        from psycopg import AsyncConnection
+
+        connection = await AsyncConnection.connect(self.conninfo)
+        await limit_connection(connection)
+        return connection
 
     async def _open_file(self) -> Any:
         """Open a connection of the driver's, as SQLAlchemy does, and remember it while anybody has it."""
@@ -181,6 +199,15 @@ class Database:
             # Given as a part, not inside a URL: a path may hold '?' and '%'.
             return URL.create("sqlite+aiosqlite" if is_async else "sqlite", database=self.path)
         return make_url(self._url).set(drivername="postgresql+psycopg")
+
+
+async def limit_connection(connection: Any) -> None:
+    """Let the server end what a connection of the driver's holds if its process stands still, or is gone."""
+    from holdfast.runtime.checkpoint.postgres import session as postgres_session
+
+    await connection.execute(postgres_session.limit_session(_STILL_S))
+    if not connection.autocommit:
+        await connection.commit()
 
 
 def _ping_on_suspicion(engine: AsyncEngine) -> None:

@@ -234,11 +234,13 @@ _FORGET = (
 # A worker of the queue that is gone has left jobs that say "somebody is at it"; who is at a run, its claim says. Under
 # a living one the job stays: its worker may only have been silent for too long, and ends it with the drive.
 _CLEAR = """
-DELETE FROM procrastinate_jobs AS q WHERE q.status <> 'todo' AND NOT EXISTS (
-    SELECT 1 FROM procrastinate_workers AS w WHERE w.id = q.worker_id
-    AND w.last_heartbeat > clock_timestamp() - make_interval(secs => :silent))
-AND NOT EXISTS (
-    SELECT 1 FROM journal_runs AS j WHERE j.run_id = q.queueing_lock AND j.lease_until > clock_timestamp())
+DELETE FROM procrastinate_jobs WHERE id IN (SELECT q.id FROM procrastinate_jobs AS q
+    WHERE q.status <> 'todo' AND NOT EXISTS (
+        SELECT 1 FROM procrastinate_workers AS w WHERE w.id = q.worker_id
+        AND w.last_heartbeat > clock_timestamp() - make_interval(secs => :silent))
+    AND NOT EXISTS (
+        SELECT 1 FROM journal_runs AS j WHERE j.run_id = q.queueing_lock AND j.lease_until > clock_timestamp())
+    FOR UPDATE OF q SKIP LOCKED)
 """
 _SILENT_S = 60.0
 # The library forgets a notice that comes while it fetches, and would look again by itself much later.

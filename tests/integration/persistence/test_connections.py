@@ -13,7 +13,7 @@ from sqlalchemy.pool import Pool
 from tests.support.postgres_server import fresh_schema
 from tests.support.progress_limit import until
 
-from holdfast.errors import StoreBusy, StoreUnreadable
+from holdfast.errors import StoreBusy, StoreUnavailable, StoreUnreadable
 from holdfast.persistence import db as database
 from holdfast.persistence import schema
 from holdfast.persistence.db import Database
@@ -55,6 +55,31 @@ async def test_who_waits_too_long_for_a_connection_is_told_so_and_can_come_back(
         await db.dispose()
 
     assert refused.value.facts["retry_after_s"] == 5
+
+
+async def test_who_stands_still_in_a_transaction_keeps_nothing_from_others(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_STILL_S", 0.2)
+    take = text("SELECT pg_advisory_xact_lock(1), current_setting('lock_timeout')")
+    with fresh_schema(postgres_url) as url:
+        db = Database(url)
+        waits: list[str] = []
+
+        async def stand_still() -> None:
+            async with db.session() as still:
+                await still.execute(take)
+                async with db.session() as other:
+                    waits.append((await other.execute(take)).one()[1])
+                await still.execute(take)
+
+        try:
+            with pytest.raises(StoreUnavailable):
+                await stand_still()
+        finally:
+            await db.dispose()
+
+    assert waits == ["30s"]
 
 
 async def test_tables_are_brought_up_to_date_beside_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

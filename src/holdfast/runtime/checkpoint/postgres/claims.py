@@ -26,7 +26,7 @@ def take_over(
     """
     heads = tx.lock_heads(run_ids)
     results: dict[str, Claim | HoldfastError] = {}
-    owners = _read_owners(tx.connection, run_ids, tx.lease_s)
+    owners = _read_owners(tx.connection, run_ids, tx.lease_s, sync=tx.sync)
     left = {run_id for run_id, *_ in owners}
     for run_id, found, is_current in owners:
         if found == owner.to_text():  # an earlier try was written and its answer lost
@@ -101,7 +101,9 @@ def find_living(connection: Connection, run_ids: Sequence[str], lease_s: float) 
     return {run_id for run_id, found, is_current in owners if is_current and _living(found)}
 
 
-def _read_owners(connection: Connection, run_ids: Sequence[str], lease_s: float) -> list[tuple[str, str, bool]]:
+def _read_owners(
+    connection: Connection, run_ids: Sequence[str], lease_s: float, *, sync: Callable[[], None] | None = None
+) -> list[tuple[str, str, bool]]:
     # A lease that ended while the server was away, or soon after, could not be renewed in time: it gets one more.
     cursor = connection.execute(
         "SELECT run_id, owner, lease_until > clock_timestamp() "
@@ -110,6 +112,8 @@ def _read_owners(connection: Connection, run_ids: Sequence[str], lease_s: float)
         "FROM journal_runs WHERE run_id = ANY(%b) AND owner IS NOT NULL AND lease_until IS NOT NULL",
         (lease_s / 2, float(lease_s), list(run_ids)),
     )
+    if sync is not None:
+        sync()
     return [(row[0], row[1], row[2]) for row in cursor.fetchall()]
 
 

@@ -39,6 +39,14 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "6000",
 }
+# The server notices it as soon: what a machine without power had locked is free again. A process that stands still in
+# the middle of a batch of statements does not count as idle; from version 17 on the server ends its transaction.
+_PEER_LIMITS = (
+    "set_config('tcp_keepalives_idle', '3', false), set_config('tcp_keepalives_interval', '1', false), "
+    "set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '6000', false), "
+    "CASE WHEN current_setting('server_version_num')::int >= 170000 "
+    "THEN set_config('transaction_timeout', '120000', false) END"
+)
 # libpq gives no code for a failed connection, only text; what is not known here as final is tried again.
 _FINAL = re.compile(
     r"authentication failed|no password supplied|does not exist|pg_hba\.conf|permission denied|not permitted|"
@@ -112,7 +120,7 @@ def _prepare(connection: Connection, target: Target, lease_s: float) -> None:
         "SELECT current_setting('server_encoding'), set_config('synchronous_commit', "
         "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false), "
         "set_config('lock_timeout', %s, false), set_config('statement_timeout', '0', false), "
-        "set_config('idle_in_transaction_session_timeout', %s, false), pg_backend_pid()",
+        f"set_config('idle_in_transaction_session_timeout', %s, false), {_PEER_LIMITS}, pg_backend_pid()",
         (to_milliseconds(LOCK_WAIT_S), to_milliseconds(lease_s)),
     ).fetchone()
     assert row is not None
@@ -137,6 +145,14 @@ def _check_pooler(connection: Connection, target: Target) -> None:
             f"{target.label} is behind a pooler in transaction mode, where a session does not last.",
             hint="Set the pooler to session mode for holdfast, or give the address of the database itself.",
         )
+
+
+def limit_session(idle_s: float) -> str:
+    """Return the SQL by which no session holds for long what others wait for, whatever becomes of its process."""
+    return (
+        f"SELECT set_config('lock_timeout', '{to_milliseconds(LOCK_WAIT_S)}', false), "
+        f"set_config('idle_in_transaction_session_timeout', '{to_milliseconds(idle_s)}', false), {_PEER_LIMITS}"
+    )
 
 
 def to_milliseconds(seconds: float) -> str:

@@ -100,6 +100,14 @@ class PostgresTx:
         self._owned = owned
         self.heads: dict[str, Head] = {}
 
+    def sync(self) -> None:
+        """Ask for the answers to all that was sent.
+
+        Without it the server does not count a process that stands still from here on as idle, and would not end its
+        transaction. What is left is the moment between sending the writes and sending COMMIT.
+        """
+        self._pipeline.sync()
+
     def lock_heads(self, run_ids: Sequence[str]) -> dict[str, Head]:
         heads = self._lock(run_ids)
         while missing := sorted(run_id for run_id in run_ids if run_id not in heads):
@@ -113,9 +121,7 @@ class PostgresTx:
             "WHERE run_id = ANY(%b) ORDER BY run_id FOR UPDATE",
             (list(run_ids),),
         )
-        # Without this the server does not count a process that stands still from here on as idle, and would never end
-        # its transaction. What is left is the moment between sending the writes and sending COMMIT.
-        self._pipeline.sync()
+        self.sync()
         return {row[0]: Head(*row[1:]) for row in cursor.fetchall()}
 
     def _start_journals(self, run_ids: Sequence[str]) -> None:
