@@ -5,12 +5,13 @@ from typing import Any
 
 from holdfast.api.flow_schemas import FlowRunDetail
 from holdfast.api.schemas import ApprovalItem, Cause, RunItem
-from holdfast.enums import Role, RunStatus
+from holdfast.enums import PauseReason, Role, RunStatus
 from holdfast.persistence.flow_listings import to_time
 from holdfast.presentation.flow_run import (
     INTERRUPTED,
     FlowQuestion,
     describe_failure,
+    describe_flow_crashes,
     describe_flow_now,
     describe_flow_question,
     list_flow_answers,
@@ -49,13 +50,19 @@ def _run_fields(row: FlowRow, *, is_driven: bool, reason: str | None) -> dict[st
         "forked_from": None,
         "started_at": None if row.status == RunStatus.PENDING else facts["created_at"],
         "ended_at": facts["updated_at"] if is_over else None,
-        "pause_reason": "approval" if row.status == RunStatus.PAUSED else None,
+        "pause_reason": _find_pause_reason(facts),
         "waiting_for": None if is_over else reason,
         "due_at": facts["wake_at"],
         "heading": to_flow_heading(row),
         "now": doing,
         "verdict": Note("waiting", "Interrupted") if doing == INTERRUPTED else None,
     }
+
+
+def _find_pause_reason(facts: Mapping[str, Any]) -> PauseReason | None:
+    if facts["state"] != RunStatus.PAUSED:
+        return None
+    return PauseReason.CRASHING if describe_flow_crashes(facts) else PauseReason.APPROVAL
 
 
 _VIEWED = ("args", "kwargs", "result", "status_text", "notes", "steps", "error")
@@ -87,7 +94,7 @@ def to_flow_detail(
 
 
 def _describe(row: FlowRow, fields: Mapping[str, Any], error: Mapping[str, Any] | None) -> StatusLine:
-    text = f"{sentence_case(fields['now'] or row.status)}."
+    text = describe_flow_crashes(fields) or f"{sentence_case(fields['now'] or row.status)}."
     if error:
         text = f"It failed: {describe_failure(error)}"
     is_waiting = row.status == RunStatus.RUNNING and fields["now"] != "runs"

@@ -130,9 +130,10 @@ def _load_group(name: str, entry: Entry, members: Mapping[str, Entry]) -> LazyGr
 class _PlainValue:
     """Turns what was typed into a value of a simple type."""
 
-    def __init__(self, kind: Callable[[Any], Any], minimum: float | None) -> None:
+    def __init__(self, kind: Callable[[Any], Any], minimum: float | None, maximum: float | None) -> None:
         self._kind = kind
         self._minimum = minimum
+        self._maximum = maximum
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         if value is None:
@@ -145,6 +146,8 @@ class _PlainValue:
             raise typer.BadParameter(f"{value!r} is no {_KIND_NAMES[self._kind]}.", ctx=ctx, param=param) from None
         if self._minimum is not None and not typed >= self._minimum:
             raise typer.BadParameter(f"{value!r} is less than {self._minimum:g}.", ctx=ctx, param=param)
+        if self._maximum is not None and not typed <= self._maximum:
+            raise typer.BadParameter(f"{value!r} is more than {self._maximum:g}.", ctx=ctx, param=param)
         return typed
 
 
@@ -172,7 +175,8 @@ def _lighten_param(param: Any) -> Any:
     described = getattr(param, "type_descriptor", None)
     if described is not None and described.annotation in _KIND_NAMES:
         kind = str if described.annotation == list[str] else described.annotation
-        param._runtime_param = _PlainValue(kind, getattr(described.parameter_info, "min", None))
+        info = described.parameter_info
+        param._runtime_param = _PlainValue(kind, getattr(info, "min", None), getattr(info, "max", None))
     return param
 
 

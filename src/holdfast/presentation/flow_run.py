@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from holdfast.enums import RunStatus
+from holdfast.enums import PauseReason, RunStatus
 from holdfast.flows.typed_values.call_record import to_plain_argument
 from holdfast.persistence.flow_listings import to_time
 from holdfast.presentation.format import moment
+from holdfast.presentation.status import find_pause
 from holdfast.runtime.clock import now
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.records import NOTE_KINDS, Record, Records, StepState, fingerprint_of
@@ -246,6 +247,9 @@ def describe_flow_now(row: Mapping[str, Any]) -> str:
     is_open = row["state"] in (RunStatus.PAUSED, RunStatus.RUNNING) and not row["is_driven"]
     if is_open and row["wake_at"] and row["wake_at"] <= str(to_time(now())):
         return "is to go on"  # what it waited for is there, and nobody has taken it yet
+    if describe_flow_crashes(row):
+        line = find_pause(PauseReason.CRASHING).line
+        return f"{line[0].lower()}{line[1:]}"
     if row["state"] == RunStatus.PAUSED:
         return f"waits for {row['waits_for']}" if row["waits_for"] else "paused"
     if row["state"] == RunStatus.PENDING:
@@ -257,6 +261,14 @@ def describe_flow_now(row: Mapping[str, Any]) -> str:
     if row["wake_at"]:
         return f"sleeps until {moment(row['wake_at'])}"
     return f"waits for {row['waits_for']}" if row["waits_for"] else INTERRUPTED
+
+
+def describe_flow_crashes(row: Mapping[str, Any]) -> str:
+    """Say what to do about a flow run that was paused because it kills whoever drives it; nothing of any other."""
+    if row["state"] != RunStatus.PAUSED or row["waits_for"] != PauseReason.CRASHING:
+        return ""
+    commands = f"holdfast resume {row['run_id']} --flows MODULE, or holdfast abort {row['run_id']}"
+    return f"Three processes in a row died with it before anything was recorded. Correct the cause, then {commands}."
 
 
 def describe_flow_end(state: str, end: Mapping[str, Any]) -> str:

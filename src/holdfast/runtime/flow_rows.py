@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.enums import RunStatus
+from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import JournalCorrupt
 from holdfast.runtime.checkpoint.base import FlowEnd, JournalStore, Statement
 from holdfast.runtime.checkpoint.hash_chain import decode, genesis
@@ -281,6 +281,12 @@ def read_page(
         params |= {"at": at} if run_id is None else {"at": at, "id": run_id}
     rest = f"WHERE {where} ORDER BY created_at {order}, run_id {order} LIMIT :limit"
     return _read(store, rest, {**params, "limit": limit})
+
+
+def read_crashing(store: JournalStore, *, limit: int) -> list[FlowRow]:
+    """Read the runs that were paused because they kill whoever drives them, the newest first."""
+    where = "WHERE status = 'paused' AND waits_for = :reason ORDER BY updated_at DESC, run_id LIMIT :limit"
+    return _read(store, where, {"reason": PauseReason.CRASHING.value, "limit": limit})
 
 
 def read_open(store: JournalStore) -> list[FlowRow]:

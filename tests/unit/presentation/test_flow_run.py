@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.presentation.flow_run import FlowStep, describe_flow_now, view_flow
+from holdfast.presentation.flow_run import FlowStep, describe_flow_crashes, describe_flow_now, view_flow
 from holdfast.runtime.events import Event
 
 
@@ -124,3 +124,13 @@ def test_a_run_whose_wait_is_over_and_that_nobody_has_taken_is_to_go_on() -> Non
     assert describe_flow_now({**row, "wake_at": "2999-01-01T00:00:00.000Z"}) == "waits for boss"
     assert describe_flow_now({**row, "state": "running", "waits_for": "sleep"}) == "is to go on"
     assert describe_flow_now({**row, "state": "running", "is_driven": True}) == "runs"
+
+
+def test_a_run_that_kills_its_processes_says_so_and_what_to_do() -> None:
+    row = {"run_id": "r", "state": "paused", "waits_for": "crashing", "wake_at": None, "is_driven": False}
+
+    assert describe_flow_now(row) == "its processes died again and again"
+    assert "then holdfast resume r --flows MODULE, or holdfast abort r." in describe_flow_crashes(row)
+    assert (
+        describe_flow_crashes({**row, "waits_for": "boss"}) == describe_flow_crashes({**row, "state": "running"}) == ""
+    )

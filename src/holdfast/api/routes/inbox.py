@@ -13,11 +13,12 @@ from holdfast.api.schemas import Kind
 from holdfast.api.serialize import record_requests, to_heading, to_question
 from holdfast.api.server.flow_questions import AskingFlow
 from holdfast.api.server.server import Server, ServerDep
-from holdfast.enums import RunStatus
+from holdfast.enums import PauseReason, RunStatus
 from holdfast.persistence.flow_listings import to_time
 from holdfast.persistence.listings import ListedRun, RunFilter, list_page
 from holdfast.persistence.runs import list_waiting
 from holdfast.persistence.statements import to_time_text
+from holdfast.presentation.flow_run import describe_flow_crashes
 from holdfast.presentation.inbox import (
     WaitingEntry,
     to_entry,
@@ -77,6 +78,7 @@ async def show_inbox(server: ServerDep, identity: Viewer) -> WaitingList:
             found.append((look, _to_item(look, **facts)))
     found += [_to_flow_question(asking, identity) for asking in await server.flow_questions.list_open()]
     found += await _list_failed_flows(server, since)
+    found += await _list_crashing_flows(server, identity)
     found.sort(key=lambda each: (each[0].danger, each[1].requested_at))
     return WaitingList(items=[item for _entry, item in found])
 
@@ -100,6 +102,19 @@ async def _list_failed_flows(server: Server, since: str) -> list[tuple[WaitingEn
             entry = to_failed_entry(failures[row.run_id] or f"flow {row.flow}", ended_at)
             facts = {"run_id": row.run_id, "requested_at": ended_at, "heading": to_flow_heading(row)}
             found.append((entry, _to_item(entry, **facts, kind="flow")))
+    return found
+
+
+async def _list_crashing_flows(server: Server, identity: Identity) -> list[tuple[WaitingEntry, WaitingItem]]:
+    """List flow runs that wait because they kill whoever drives them."""
+    rows = await server.journal.query(lambda store: flow_rows.read_crashing(store, limit=_MOST_FAILED))
+    found = []
+    for row in rows:
+        facts = {"state": row.status, "waits_for": row.waits_for, "run_id": row.run_id}
+        entry = to_stopped_entry(PauseReason.CRASHING, describe_flow_crashes(facts), role=identity.role)
+        if entry is not None:
+            where = {"run_id": row.run_id, "requested_at": to_time(row.updated_at), "heading": to_flow_heading(row)}
+            found.append((entry, _to_item(entry, **where, kind="flow")))
     return found
 
 

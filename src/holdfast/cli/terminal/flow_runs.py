@@ -32,7 +32,7 @@ def to_json_facts(row: dict[str, Any], view: "FlowView") -> dict[str, Any]:
 
 def show_flow(row: dict[str, Any], view: "FlowView") -> None:
     """Print a flow run: its call, its steps in order, what it waits for and how it ended."""
-    from holdfast.presentation.flow_run import describe_failure, describe_flow_now
+    from holdfast.presentation.flow_run import describe_failure, describe_flow_crashes, describe_flow_now
 
     is_stopped = row["state"] == RunStatus.RUNNING and not row["is_driven"]
     state = f"{row['state']}{f' ({describe_flow_now(row)})' if is_stopped or row['waits_for'] else ''}"
@@ -40,6 +40,8 @@ def show_flow(row: dict[str, Any], view: "FlowView") -> None:
     is_open = row["state"] in (RunStatus.PENDING, RunStatus.RUNNING)
     if is_open and not row["is_driven"] and (reason := find_wait_reason(row["run_id"])):
         print_text(f"  {plain(reason)}")
+    if crashes := describe_flow_crashes(row):
+        print_text(f"  {plain(crashes)}")
     arguments = [_short(value) for value in view.args]
     arguments += [f"{name}={_short(value)}" for name, value in dict(view.kwargs).items()]
     print_text(f"  {plain(view.flow)}({', '.join(arguments)})\n  run {row['run_id']}")

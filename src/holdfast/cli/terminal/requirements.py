@@ -140,7 +140,8 @@ def parse_time(word: str, *, now: datetime | None = None) -> datetime:
     now = now or datetime.now().astimezone()
     try:
         if len(word) <= len("HH:MM:SS") and ":" in word:
-            moment = datetime.combine(now.date(), datetime.strptime(word[:5], "%H:%M").time()).astimezone()  # noqa: DTZ007
+            form = "%H:%M" if word.count(":") == 1 else "%H:%M:%S"
+            moment = datetime.combine(now.date(), datetime.strptime(word, form).time()).astimezone()  # noqa: DTZ007
             return (moment if moment > now else moment + timedelta(days=1)).astimezone(UTC)
         return datetime.fromisoformat(word).astimezone(UTC)
     except (ValueError, OverflowError) as error:

@@ -316,6 +316,25 @@ async def test_a_flow_is_forked_before_a_step(api: Api) -> None:
     assert (unknown.status_code, "has no step 'lost'" in unknown.json()["detail"]) == (422, True)
 
 
+async def test_a_flow_that_kills_its_processes_is_in_the_inbox(api: Api) -> None:
+    await ask(api, "order-1")
+    db = Database(api.config.database_url)
+    async with db.session() as session:
+        from sqlalchemy import text
+
+        await session.execute(text("UPDATE flow_runs SET waits_for = 'crashing' WHERE run_id = 'order-1'"))
+        await session.commit()
+    await db.dispose()
+
+    items = (await api.operator.get("/api/inbox")).json()["items"]
+    (stopped,) = [item for item in items if not item["is_decision"]]
+    assert (stopped["run_id"], stopped["kind"], stopped["is_yours"]) == ("order-1", "flow", True)
+    assert "holdfast resume order-1" in stopped["summary"]
+    detail = (await api.viewer.get("/api/runs/order-1")).json()
+    assert (detail["now"], detail["pause_reason"]) == ("its processes died again and again", "crashing")
+    assert "holdfast resume order-1" in detail["telling"]["text"]
+
+
 async def test_a_failed_flow_is_in_the_inbox_and_a_damaged_one_hides_no_other(api: Api) -> None:
     async def broken(ctx: Context) -> None:
         await ctx.step("try", lambda: 1 / 0)
