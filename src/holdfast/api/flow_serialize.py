@@ -103,15 +103,17 @@ def _describe(row: FlowRow, fields: Mapping[str, Any], error: Mapping[str, Any] 
 
 
 def _find_refusals(row: FlowRow, role: Role) -> dict[str, str | None]:
-    """Say why each verb of a workflow run would be refused for a flow: it knows an end, and another try."""
+    """Say why each verb of a workflow run would be refused for a flow: it knows an end, and other tries."""
     too_low = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
     over = f"The run is {row.status}." if RunStatus(row.status).is_terminal else None
     of_workflows = "This is for runs of workflows; a flow goes on by itself."
-    verbs = ("resume", "pause", "merge", "top_up")
+    is_crashing = row.status == RunStatus.PAUSED and row.waits_for == PauseReason.CRASHING
+    verbs = ("pause", "merge", "top_up")
     not_failed = None if row.status == RunStatus.FAILED else f"The run is {row.status}."
     driven = f"Run {row.parent_run_id} drives it: retry that one." if row.parent_run_id else None
     return {
         **dict.fromkeys(verbs, of_workflows),
+        "resume": too_low if is_crashing else of_workflows,
         "abort": too_low or over,
         "retry": too_low or not_failed or driven,
         "fork": too_low,

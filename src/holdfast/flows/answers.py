@@ -1,9 +1,9 @@
-"""What is done to a run from outside: answer, cancel, retry, delete. Safe beside a live owner and each other."""
+"""What is done to a run from outside: answer, cancel, retry, resume, delete. Safe beside an owner and each other."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.enums import ApprovalDecisionAction, RunStatus
+from holdfast.enums import ApprovalDecisionAction, PauseReason, RunStatus
 from holdfast.errors import (
     ApprovalNotFound,
     ConfigInvalid,
@@ -163,6 +163,21 @@ async def retry_in_journal(journal: Journal, run_id: str, *, by: str = "") -> No
             continue
         # crash: the request and the row stand together; whoever knows the flow takes it.
         return
+
+
+async def resume_in_journal(journal: Journal, run_id: str, *, by: str = "") -> None:
+    """Let whoever knows the flow drive a run again that was paused because processes died with it.
+
+    Raises `RunNotInState` if it was not.
+    """
+    row = await journal.query(lambda store: flow_rows.read_row(store, run_id))
+    if row is None or row.status != RunStatus.PAUSED or row.waits_for != PauseReason.CRASHING:
+        raise RunNotInState(
+            f"Run {run_id} is of a flow, which goes on by itself.",
+            hint="It can be answered and cancelled, retried if it failed, and resumed if its processes died with it.",
+        )
+    request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=by)
+    await journal.append(run_id, [request], rows=rows_of(journal, flow_rows.due(run_id)))
 
 
 async def delete_in_journal(journal: Journal, run_id: str, *, rows: Sequence[Statement] = ()) -> int:

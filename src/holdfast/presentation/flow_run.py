@@ -267,8 +267,10 @@ def describe_flow_crashes(row: Mapping[str, Any]) -> str:
     """Say what to do about a flow run that was paused because it kills whoever drives it; nothing of any other."""
     if row["state"] != RunStatus.PAUSED or row["waits_for"] != PauseReason.CRASHING:
         return ""
-    commands = f"holdfast resume {row['run_id']} --flows MODULE, or holdfast abort {row['run_id']}"
-    return f"Three processes in a row died with it before anything was recorded. Correct the cause, then {commands}."
+    return (
+        "Three processes in a row died with it before anything was recorded. Correct the cause, then run it again on "
+        f"its page, or with holdfast resume {row['run_id']} --flows MODULE; holdfast abort {row['run_id']} ends it."
+    )
 
 
 def describe_flow_end(state: str, end: Mapping[str, Any]) -> str:

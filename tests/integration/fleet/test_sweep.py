@@ -42,7 +42,7 @@ async def db(fleet_url: str) -> AsyncIterator[Database]:
 
 
 async def add_overdue(db: Database, folder: Path, **values: Any) -> None:
-    schedule = Schedule(**{"name": "hourly", "target": "notes", "cron": "0 * * * *", "missed": "once", **values})
+    schedule = Schedule(**{"name": "monthly", "target": "notes", "cron": "0 0 1 * *", "missed": "once", **values})
     config = load_config(data_dir=folder / "data", workspace_root=folder / "work")
     await add_schedule(db, config, schedule)
     await read(db, "UPDATE schedules SET last_at = :at, next_at = :at RETURNING name", at=PAST)
@@ -94,17 +94,17 @@ async def test_a_fleet_without_a_server_fires_a_schedule_once_also_when_who_fire
     with machines(folder, fleet_url, "alpha", **dies) as (alpha,):
         await until(lambda: not alpha.is_running, "the worker dies after the start and before the record")
     ((started,),) = await read(db, "SELECT id FROM runs")
-    assert (await get_schedule(db, "hourly")).last_at == PAST
+    assert (await get_schedule(db, "monthly")).last_at == PAST
 
     with machines(folder, fleet_url, "beta", "gamma"), waiting_until("the run is over and the schedule goes on"):
         while await read(db, "SELECT id FROM runs WHERE state <> 'completed'") or (
-            (await get_schedule(db, "hourly")).last_at == PAST
+            (await get_schedule(db, "monthly")).last_at == PAST
         ):
             await asyncio.sleep(0.05)
     ((run_id, schedule),) = await read(db, "SELECT id, schedule FROM runs")
-    stored = await get_schedule(db, "hourly")
-    assert (run_id, schedule) == (started, "hourly")
-    assert run_id == stored.last_run_id == run_id_of("hourly", stored.last_at)
+    stored = await get_schedule(db, "monthly")
+    assert (run_id, schedule) == (started, "monthly")
+    assert run_id == stored.last_run_id == run_id_of("monthly", stored.last_at)
 
 
 async def test_a_worker_whose_clock_is_an_hour_ahead_says_so_and_goes_by_the_databases(
@@ -215,7 +215,10 @@ async def test_a_run_that_kills_its_workers_is_paused_and_harms_no_other(
         assert kinds.count("phase.completed") == 2
 
 
-async def test_a_flow_that_kills_its_workers_is_paused_too(db: Database, folder: Path, fleet_url: str) -> None:
+async def test_a_flow_that_kills_its_workers_is_paused_too_until_a_person_resumes_it(
+    office: Api, folder: Path, fleet_url: str
+) -> None:
+    db = (await office.app.state.holder.get()).db
     (folder / "counting.py").write_text(FLOWS)
     await start_flow("poison", run_id="poison", store=db.store)
     await start_flow("count", "a", 2, run_id="count", store=db.store)
@@ -235,6 +238,18 @@ async def test_a_flow_that_kills_its_workers_is_paused_too(db: Database, folder:
     assert (found, deaths) == ([("count", "completed", None), ("poison", "paused", "crashing")], 3)
     effects = (folder / "effects").read_text().splitlines()  # what was not recorded may be there twice
     assert (set(effects), effects.count("poison before")) == ({"a 0", "a 1", "poison before"}, 1)
+
+    (folder / "cured").touch()
+    answer = await office.operator.post("/api/runs/poison/resume")
+    assert answer.status_code == 202
+    with (
+        machines(folder, fleet_url, "beta", arguments=("--flows", str(folder / "counting.py"))),
+        waiting_until("the flow goes on and ends"),
+    ):
+        while await read(db, "SELECT 1 FROM flow_runs WHERE status <> 'completed'"):
+            await asyncio.sleep(0.05)
+    effects = (folder / "effects").read_text().splitlines()
+    assert effects.count("poison before") == 1
 
 
 async def test_what_one_user_has_queued_keeps_no_other_waiting(office: Api, folder: Path, fleet_url: str) -> None:

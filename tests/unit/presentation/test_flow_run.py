@@ -130,7 +130,7 @@ def test_a_run_that_kills_its_processes_says_so_and_what_to_do() -> None:
     row = {"run_id": "r", "state": "paused", "waits_for": "crashing", "wake_at": None, "is_driven": False}
 
     assert describe_flow_now(row) == "its processes died again and again"
-    assert "then holdfast resume r --flows MODULE, or holdfast abort r." in describe_flow_crashes(row)
+    assert "or with holdfast resume r --flows MODULE; holdfast abort r ends it." in describe_flow_crashes(row)
     assert (
         describe_flow_crashes({**row, "waits_for": "boss"}) == describe_flow_crashes({**row, "state": "running"}) == ""
     )

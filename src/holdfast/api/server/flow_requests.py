@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.api.flow_serialize import to_approval_id
-from holdfast.api.schemas import Decide, Decided, ForkRun, RetryRun, RunRef
+from holdfast.api.schemas import Decide, Decided, ForkRun, ResumeRun, RetryRun, RunRef
 from holdfast.api.server.server import Server
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, ApprovalStale, RunNotInState
 from holdfast.fleet.stillness import explain_flow
-from holdfast.flows.answers import cancel_flow, decide, retry_in_journal
+from holdfast.flows.answers import cancel_flow, decide, resume_in_journal, retry_in_journal
 from holdfast.flows.service.flow_fork import fork_in_journal
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.presentation.flow_run import view_flow
@@ -45,13 +45,24 @@ async def refuse_flow(server: Server, run_id: str, verb: str) -> None:
         )
 
 
+async def resume_flow_run(server: Server, run_id: str, body: ResumeRun | None, *, by: str) -> RunRef:
+    """Let a flow run go on that was paused because processes died with it. Raises `RunNotInState` if it was not."""
+    _check_plain(run_id, body)
+    await resume_in_journal(server.journal, run_id, by=by)
+    return RunRef(run_id=run_id, state=RunStatus.PAUSED)
+
+
 async def retry_flow_run(server: Server, run_id: str, body: RetryRun | None, *, by: str) -> RunRef:
     """Let a failed flow run go on at the step that failed. Raises `RunNotInState` if it has not failed."""
+    _check_plain(run_id, body)
+    await retry_in_journal(server.journal, run_id, by=by)
+    return RunRef(run_id=run_id, state=RunStatus.PENDING)
+
+
+def _check_plain(run_id: str, body: ResumeRun | RetryRun | None) -> None:
     if body is not None and body.model_fields_set:
         names = ", ".join(sorted(body.model_fields_set))
         raise RunNotInState(f"Run {run_id} is of a flow, and goes on as it is: it takes no {names}.")
-    await retry_in_journal(server.journal, run_id, by=by)
-    return RunRef(run_id=run_id, state=RunStatus.PENDING)
 
 
 async def fork_flow_run(server: Server, run_id: str, body: ForkRun, *, key: str | None) -> RunRef:

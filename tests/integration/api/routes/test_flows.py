@@ -330,9 +330,25 @@ async def test_a_flow_that_kills_its_processes_is_in_the_inbox(api: Api) -> None
     (stopped,) = [item for item in items if not item["is_decision"]]
     assert (stopped["run_id"], stopped["kind"], stopped["is_yours"]) == ("order-1", "flow", True)
     assert "holdfast resume order-1" in stopped["summary"]
-    detail = (await api.viewer.get("/api/runs/order-1")).json()
+    detail = (await api.operator.get("/api/runs/order-1")).json()
     assert (detail["now"], detail["pause_reason"]) == ("its processes died again and again", "crashing")
     assert "holdfast resume order-1" in detail["telling"]["text"]
+    assert detail["refusals"]["resume"] is None
+    assert (await api.viewer.post("/api/runs/order-1/resume")).status_code == 403
+    assert (await api.operator.post("/api/runs/order-1/resume", json={"requirements_md": "x"})).status_code == 409
+    assert (await api.operator.post("/api/runs/order-1/resume")).status_code == 202
+    detail = (await api.viewer.get("/api/runs/order-1")).json()
+    assert detail["now"] == "is to go on"
+    assert detail["last_events"][-1]["kind"] == "run.resume.requested"
+
+
+async def test_a_flow_that_waits_for_a_person_is_not_resumed(api: Api) -> None:
+    await ask(api, "order-1")
+
+    refused = await api.operator.post("/api/runs/order-1/resume")
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "run_not_in_state")
+    assert "goes on by itself" in refused.json()["detail"]
 
 
 async def test_a_failed_flow_is_in_the_inbox_and_a_damaged_one_hides_no_other(api: Api) -> None:

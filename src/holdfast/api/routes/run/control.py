@@ -5,7 +5,14 @@ from fastapi import APIRouter
 from holdfast.api.http.auth import Operator
 from holdfast.api.http.openapi import WRITE_ONE
 from holdfast.api.schemas import AbortRun, ForkRun, IdempotencyKey, ResumeRun, RetryRun, RunIdPath, RunRef
-from holdfast.api.server.flow_requests import cancel, find_flow, fork_flow_run, refuse_flow, retry_flow_run
+from holdfast.api.server.flow_requests import (
+    cancel,
+    find_flow,
+    fork_flow_run,
+    refuse_flow,
+    resume_flow_run,
+    retry_flow_run,
+)
 from holdfast.api.server.run_requests import change_and_go_on, check_can_resume, check_failed, fork_run, to_change
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
@@ -16,8 +23,12 @@ router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 @router.post("/{run_id}/resume", status_code=202, responses=WRITE_ONE, summary="Go on with a run")
 async def resume(run_id: RunIdPath, server: ServerDep, identity: Operator, body: ResumeRun | None = None) -> RunRef:
-    """Resume a run; where other personas or requirements concern a phase under way, it starts a new attempt."""
-    await refuse_flow(server, run_id, "be resumed")
+    """Resume a run; where other personas or requirements concern a phase under way, it starts a new attempt.
+
+    A flow goes on by itself, unless it was paused because its processes died with it; it takes nothing else.
+    """
+    if await find_flow(server, run_id) is not None:
+        return await resume_flow_run(server, run_id, body, by=identity.name)
     stored = await check_can_resume(server, run_id)
     body = body or ResumeRun()
     drift = {"accept_drift": True} if body.accept_drift else {}

@@ -123,7 +123,8 @@ function drawRun(view, cards) {
 	const { tone, text } = run.telling;
 	const pending = run.approvals.filter(({ state }) => state === "pending");
 	const abort = !OVER.has(run.state) && button("Cancel the run…", () => askToCancel(view), { kind: "bad", why: run.refusals.abort });
-	const retry = run.state === "failed" && !run.parent_run_id && button("Run it again…", () => runAgain(view), { kind: "main", why: run.refusals.retry });
+	const again = run.state === "failed" && !run.parent_run_id ? "retry" : run.pause_reason === "crashing" && "resume";
+	const retry = again && button("Run it again…", () => runAgain(view, again), { kind: "main", why: run.refusals[again] });
 	const card = (approval) => {
 		const key = `${approval.approval_id} ${approval.digest}`;
 		// To cancel is offered at the head, where it happens at once.
@@ -177,9 +178,9 @@ function drawSteps(run) {
 	return table(["Step", "Kind", "Status", "Value", "When", "Started", ">Took"], run.steps.map((step) => toStepRow(step, run)).map(row));
 }
 
-function runAgain({ run, refresh }) {
-	const act = () => send("POST", `/api${runUrl(run.run_id)}/retry`);
-	return ask({ title: "Run it again?", body: "It goes on at the step that failed. What was recorded before is not called again.", label: "Run it again", cancel: "Go back", act }).then(refresh);
+function runAgain({ run, refresh }, verb) {
+	const act = () => send("POST", `/api${runUrl(run.run_id)}/${verb}`);
+	return ask({ title: "Run it again?", body: "It goes on where it stopped. What was recorded before is not called again.", label: "Run it again", cancel: "Go back", act }).then(refresh);
 }
 
 function askToCancel({ run, refresh }) {
