@@ -156,9 +156,7 @@ async def _work(people: People, storm: Storm, chance: random.Random, beside: asy
     await blowing
     if MINUTES:
         await ticks.end(people)
-    with waiting_until(people.describe_open):
-        while await people.count_open():
-            await asyncio.sleep(0.1)
+    await people.wait_for_all()
     with waiting_until("nobody has a run that is over"):
         while await people.count_held():
             await asyncio.sleep(0.1)

@@ -17,7 +17,7 @@ from tests.support.chaos.machines import running_fleet
 from tests.support.chaos.servers import SingleServer
 from tests.support.model_server import ModelServer
 from tests.support.postgres_server import fresh_schema
-from tests.support.progress_limit import until, waiting_until
+from tests.support.progress_limit import until
 
 from holdfast.persistence.db import Database
 from holdfast.runtime.events import EventKind
@@ -61,9 +61,7 @@ async def test_an_outage_costs_no_model_call_and_no_run_its_owner(
             await asyncio.to_thread(servers.start)
 
             answering = asyncio.create_task(people.answer_all(done))
-            with waiting_until("all runs are over"):
-                while await people.count_open():
-                    await asyncio.sleep(0.1)
+            await people.wait_for_all()
             done.set()
             await answering
             answers = await people.read(_ANSWERS)

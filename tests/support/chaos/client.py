@@ -12,6 +12,7 @@ import psycopg
 from sqlalchemy.exc import OperationalError
 from tests.support.chaos.jobs import PAY
 from tests.support.chaos.machines import Fleet
+from tests.support.progress_limit import waiting_until
 
 from holdfast.errors import ApprovalNotFound, RunAlreadyTerminal, RunBusy, StoreError
 from holdfast.flows.answers import decide
@@ -21,6 +22,7 @@ from holdfast.runtime.checkpoint.base import JournalStore
 
 _AGAIN_S = 0.1
 _LOOK_S = 0.25
+_PATIENCE_S = 60.0  # with a server that may have died with the request
 _OPEN = """
 SELECT (SELECT count(*) FROM runs WHERE state NOT IN ('completed', 'failed', 'cancelled'))
      + (SELECT count(*) FROM flow_runs WHERE status NOT IN ('completed', 'failed', 'cancelled'))
@@ -31,10 +33,20 @@ WITH still AS (
     UNION ALL SELECT run_id, status, flow, waits_for FROM flow_runs
     WHERE status NOT IN ('completed', 'failed', 'cancelled')
 )
-SELECT still.*, owner, lease_until, clock_timestamp() FROM still LEFT JOIN journal_runs ON run_id = id COLLATE "C"
+SELECT still.*, (SELECT wake FROM runs WHERE runs.id = still.id), owner, lease_until, clock_timestamp()
+FROM still LEFT JOIN journal_runs ON run_id = still.id COLLATE "C"
+"""
+_LONG_TRANSACTIONS = """
+SELECT pid, state, wait_event, xact_start, left(query, 200) FROM pg_stat_activity
+WHERE xact_start < clock_timestamp() - interval '10 s'
 """
 _HELD = "SELECT count(*) FROM journal_runs WHERE owner IS NOT NULL AND lease_until > clock_timestamp()"
-_ASKING = "SELECT run_id, waits_for FROM flow_runs WHERE status = 'paused'"
+_ASKING = "SELECT run_id, waits_for FROM flow_runs WHERE status = 'paused' AND waits_for <> 'crashing'"
+# Three machines in a row were lost with it: that is chance here.
+_CRASHING = """
+SELECT id FROM runs WHERE state = 'paused' AND pause_reason = 'crashing' AND wake IS NULL
+UNION ALL SELECT run_id FROM flow_runs WHERE status = 'paused' AND waits_for = 'crashing' AND wake_at IS NULL
+"""
 
 
 class People:
@@ -67,13 +79,15 @@ class People:
         self.runs.append(str(answer.json()["run_id"]))
 
     async def answer_all(self, done: asyncio.Event) -> None:
-        """Say yes to everything, until there is nothing left to be asked."""
+        """Say yes to everything, and resume what was lost with its machines, until there is nothing left to ask."""
         while not done.is_set():
             listed = await self.ask("GET", "/api/approvals?limit=200")
             for item in listed.json()["items"]:
                 await self.ask("POST", f"/api/approvals/{item['approval_id']}", json={"action": "approve"})
             for run_id, waits_for in await self.read(_ASKING):
                 await self.until_done(lambda run_id=run_id, key=waits_for: self._decide(run_id, key))  # type: ignore[misc]
+            for (run_id,) in await self.read(_CRASHING):
+                await self.ask("POST", f"/api/runs/{run_id}/resume")
             await asyncio.sleep(_LOOK_S)
 
     async def _decide(self, run_id: str, key: str) -> None:
@@ -93,6 +107,15 @@ class People:
             except (StoreError, OperationalError, psycopg.OperationalError):
                 await asyncio.sleep(_AGAIN_S)
 
+    async def wait_for_all(self) -> None:
+        """Wait until all runs are over; each end is progress."""
+        count = await self.count_open()
+        while count:
+            with waiting_until(self.describe_open):
+                while await self.count_open() >= count:
+                    await asyncio.sleep(_AGAIN_S)
+            count = await self.count_open()
+
     async def count_open(self) -> int:
         return int((await self.read(_OPEN))[0][0])
 
@@ -100,8 +123,10 @@ class People:
         """Say of the runs that are not over who has them, and with what their journals end."""
         with psycopg.connect(self._fleet.url) as connection:
             rows = connection.execute(_STILL_OPEN).fetchall()
+            sessions = connection.execute(_LONG_TRANSACTIONS).fetchall()
         ends = {row[0]: [(e.seq, e.kind, e.payload) for e in self._store.list_events(row[0])[-4:]] for row in rows}
-        return "\n".join(["all runs are over, but not these:", *(f"{row} {ends[row[0]]}" for row in rows)])
+        listed = [f"{row} {ends[row[0]]}" for row in rows]
+        return "\n".join(["all runs are over, but not these:", *listed, f"long transactions: {sessions}"])
 
     async def count_held(self) -> int:
         """How many runs somebody has. Of one whose owner was killed behind its end the lease ends by itself."""
@@ -109,7 +134,7 @@ class People:
 
     async def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request to the server until it answers; what it says of trouble of its own is no answer."""
-        async with httpx.AsyncClient(timeout=None) as client:
+        async with httpx.AsyncClient(timeout=_PATIENCE_S) as client:
             while True:
                 try:
                     answer = await client.request(method, f"{self._fleet.address}{path}", **options)

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.support.network import Wire, open_wire
 from tests.support.progress_limit import wait_until
 
 NAMES = ("alpha", "beta", "gamma")
+_AGAIN_S = 0.5
 
 
 @dataclass
@@ -140,8 +142,12 @@ class Fleet:
     def start_server(self) -> None:
         environment = to_environment(self.folder, self.url, "office")
         command = ["serve", "--no-drive", "--no-auth", "--no-browser", "--port", str(self.port)]
-        self.server = Speaking(command, environment, self.folder / "office.log")
-        self.server.read_line()
+        while True:
+            self.server = Speaking(command, environment, self.folder / "office.log")
+            if self.server.read_line():
+                return
+            self.kill_server()  # it found no database and has ended; a service manager starts it again
+            time.sleep(_AGAIN_S)
 
     def kill_server(self) -> None:
         if self.server is not None:
