@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text
+from tests.support.progress_limit import until
 
+from holdfast.agents.calls import rate_limits
 from holdfast.agents.calls.rate_limits import RateLimits
+from holdfast.errors import StoreUnavailable
 from holdfast.persistence import provider_shares
 from holdfast.persistence.admission import put_limit
 from holdfast.persistence.db import Database
-from holdfast.persistence.provider_shares import drop_share, hold_provider, take_share
+from holdfast.persistence.provider_shares import ProviderTerms, drop_share, hold_provider, take_share
 from holdfast.persistence.statements import to_time_text
 
 PROVIDER = "openai"
@@ -112,3 +116,34 @@ async def test_what_a_provider_asks_of_one_process_holds_all(databases: list[Dat
     assert "asked for a pause" in str(limits.find_reason("run"))
     waiting.cancel()
     await asyncio.wait((waiting,))
+
+
+async def test_nobody_calls_while_it_is_not_known_how_many_may(
+    databases: list[Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whoever waits goes on by itself once it is."""
+    is_away = asyncio.Event()
+    is_away.set()
+
+    async def take(*args: Any, **more: Any) -> ProviderTerms:
+        if is_away.is_set():
+            raise StoreUnavailable("The database is away.")
+        return await take_share(*args, **more)
+
+    monkeypatch.setattr(rate_limits, "take_share", take)
+    reports: list[str] = []
+
+    async def report(reason: str) -> None:
+        reports.append(reason)
+
+    limits = RateLimits({}, {})
+    limits.share_with(databases[0])
+    entering = asyncio.create_task(limits.enter(PROVIDER, "run", report))
+    await until(lambda: reports, "the call waits and says why")
+    is_away.clear()
+    await entering
+    assert (reports, limits.count_under_way()) == (
+        ["The limits for all cannot be read now; it is tried again."],
+        {PROVIDER: 1},
+    )
+    limits.leave(PROVIDER)

@@ -66,6 +66,8 @@ class _Provider:
         """Say why the next call waits."""
         if self._held_until > time.monotonic():
             return f"{self.name} asked for a pause of its calls: {self._wait_s():.0f} s are left."
+        if self.shared is not None and not self.shared.is_known(self.name):
+            return "The limits for all cannot be read now; it is tried again."
         if self._is_full():
             if self._share() is not None:
                 return (
@@ -110,7 +112,8 @@ class _Provider:
 
 @dataclass
 class _Terms:
-    share: int | None = None
+    share: int | None = 0
+    """`None` if no limit was set for all; none may begin until that is known."""
     known_at: float = float("-inf")
     """When it was asked for, by the clock that never jumps."""
 
@@ -127,7 +130,7 @@ class SharedLimits:
         self._holds: set[asyncio.Task[None]] = set()
 
     def find_share(self, provider: str) -> int | None:
-        """Return how many calls may be under way here; `None` without a limit, 0 if the share could not be renewed."""
+        """Return how many calls may be under way here; `None` without a limit, 0 if the share is not known now."""
         terms = self._terms.get(provider, _Terms())
         if terms.share is None:
             return None
@@ -162,8 +165,12 @@ class SharedLimits:
         except Exception:
             _log.warning("Others could not be told that a provider asked for a pause", exc_info=True)
 
+    def is_known(self, provider: str) -> bool:
+        """Tell whether what holds for all processes could be read."""
+        return self._terms.get(provider, _Terms()).known_at > float("-inf")
+
     def keep(self, provider: "_Provider") -> None:
-        """Renew a share as long as calls are under way or wait."""
+        """Renew a share as long as calls are under way or wait, and ask for one that is not known yet."""
         if self.find_share(provider.name) is None or provider.name in self._keepers:
             return
         self._keepers[provider.name] = task = asyncio.create_task(self._keep(provider))
@@ -175,10 +182,18 @@ class SharedLimits:
             async with self._locks[provider.name]:
                 if not provider.under_way and not provider.waiting:
                     self._terms.pop(provider.name, None)
-                    # crash: the share is over when nobody renews it.
-                    await drop_share(self.db, provider.name, self._holder)
+                    await self._drop(provider.name)
                     return
             await provider.refresh()
+            if self.find_share(provider.name) is None:
+                return
+
+    async def _drop(self, provider: str) -> None:
+        try:
+            # crash: the share is over when nobody renews it.
+            await drop_share(self.db, provider, self._holder)
+        except Exception:
+            _log.info("A share could not be given back; it ends by itself", exc_info=True)
 
 
 class RateLimits:
