@@ -76,7 +76,7 @@ class WorkflowDrive:
             if self._run.state == RunStatus.FAILED:
                 await self._engine.retry(self._run.run_id)
             else:
-                await self._engine.drive(self._run.run_id)
+                await self._engine.drive_due(self._run.run_id)
         except (RunAlreadyTerminal, RunNotInState, Drained):
             pass  # somebody was faster, or it is given up as it is
         except (WorkspaceError, RepositoryNotAllowed, StoreError, BackendUnavailable):
