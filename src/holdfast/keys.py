@@ -3,6 +3,7 @@
 It is the `keyring` package, an extra, and is asked only for variables that a persona names and that are not set.
 """
 
+import functools
 import importlib
 import os
 import re
@@ -14,6 +15,7 @@ _NAMED_LIKE_A_SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTI
 _PR_SET_DUMPABLE = 4
 
 
+@functools.lru_cache(maxsize=1000)  # every start of a program asks for all variables
 def is_secret_name(variable: str) -> bool:
     """Tell whether a variable is named as those that hold secrets are."""
     return _NAMED_LIKE_A_SECRET.search(variable) is not None

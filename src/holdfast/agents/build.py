@@ -1,11 +1,9 @@
 """From a persona to an agent: a deep agent on the run's workspace in which nothing happens beside the middleware."""
 
-import contextlib
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Sequence
-from contextvars import Context
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +61,9 @@ def build_agent(
 
     from holdfast.agents.calls.middleware import JournalMiddleware
     from holdfast.agents.deferred_subagent import DeferredSubagent
+    from holdfast.agents.framework_shortcuts import take_shortcuts
 
+    take_shortcuts()
     scratch = scratch_dir or _default_scratch(config, root_dir)
     names = _list_framework_tools(persona)
     backend = CompositeBackend(
@@ -127,17 +127,6 @@ def _turn_tracing_off() -> None:
     """Turn tracing off, before the framework is imported: it would send prompts and results to a service."""
     for variable in _TRACING:
         os.environ[variable] = "false"
-    with contextlib.suppress(ImportError):  # an older version cannot be told, and is only slower
-        from langsmith import set_runtime_overrides
-
-        # It asks a thread, twice for every middleware and call, whether there is nothing to trace.
-        set_runtime_overrides(aio_to_thread=_on_the_loop)
-
-
-async def _on_the_loop(
-    _in_thread: Any, context: Context, work: Callable[..., Any], /, *args: Any, **kwargs: Any
-) -> Any:
-    return context.run(work, *args, **kwargs)
 
 
 def _default_scratch(config: Config, root_dir: Path) -> Path:

@@ -1,5 +1,6 @@
 """What workflows and personas have in common: strict frozen models, a content hash, and the words in their fields."""
 
+import functools
 import hashlib
 import json
 import re
@@ -63,6 +64,7 @@ def refuse(faults: Iterable[tuple[Loc, str]]) -> None:
         raise ValidationError.from_exception_data("definition", details)
 
 
+@functools.lru_cache(maxsize=1000)  # a choice among personas compares each with each
 def version_order(version: int | str) -> tuple[Any, ...]:
     """Return a sort key: numbers by value (1.10 above 1.9, 1 equal to 1.0), a pre-release below its release."""
     release, _, pre_release = str(version).partition("+")[0].partition("-")

@@ -149,8 +149,19 @@ class WorkflowEngine:
         async with self._owner.owning(loaded.run_id) as (journal, claim):
             if request := ChangeRequest(**change):
                 await self._write_change(journal, claim, request)
-            await decide_overdue(self._db, journal, run_id=loaded.run_id)
-            await self._owner.drive(journal, claim, ResumeStart(accept_drift))
+            await self._go_on(journal, claim, ResumeStart(accept_drift))
+
+    async def drive_due(self, run_id: str) -> None:
+        """Do what `drive` does with a run that was just listed as due: that there is one need not be found out again.
+
+        Raises `RunBusy` before what else `drive` raises.
+        """
+        async with self._owner.owning(run_id) as (journal, claim):
+            await self._go_on(journal, claim, ResumeStart())
+
+    async def _go_on(self, journal: Journal, claim: Claim, start: ResumeStart) -> None:
+        await decide_overdue(self._db, journal, run_id=claim.run_id)
+        await self._owner.drive(journal, claim, start)
 
     async def retry(
         self,

@@ -84,7 +84,7 @@ class WorkflowDrive:
             if self._run.state == RunStatus.FAILED:
                 await self._engine.retry(self._run.run_id)
             else:
-                await self._engine.drive(self._run.run_id)
+                await self._engine.drive_due(self._run.run_id)
         except (RunAlreadyTerminal, RunNotInState):
             pass  # somebody was faster
         except Drained:

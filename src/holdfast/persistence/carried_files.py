@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import (
@@ -17,6 +17,9 @@ from holdfast.persistence.models import (
 )
 
 _PACKS_AT_ONCE = 64
+
+
+_SCHEMAS = select(RunSchemaRow).where(RunSchemaRow.run_id == bindparam("run_id"))  # made once, it is asked for often
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class PackLabel:
 async def read_schemas(db: Database, run_id: str) -> dict[str, dict[str, Any]]:
     """Read the schemas that were pinned with a run; none for a run that an earlier version made."""
     async with db.session() as session:
-        rows = await session.scalars(select(RunSchemaRow).where(RunSchemaRow.run_id == run_id))
+        rows = await session.scalars(_SCHEMAS, {"run_id": run_id})
         return {row.schema_id: row.document for row in rows if isinstance(row.document, dict)}
 
 

@@ -1,11 +1,13 @@
 """What people and programs list: pages of runs, what is due to be driven, money by day and by what it was spent on."""
 
+import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Select, and_, column, func, literal, or_, select, table, text, union_all
+from sqlalchemy import and_, bindparam, column, func, literal, or_, select, table, text, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql import CompoundSelect, Select
 
 from holdfast.enums import RunStatus
 from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
@@ -144,23 +146,34 @@ async def list_due(
     place: what for is written at them. Who passes no queues must be able to drive all: a run that is listed counts
     against the places of those after.
     """
-    conditions = [RunRow.id.not_in(list(but)), *([] if of is None else [RunRow.id.in_(list(of))])]
-    if queues is not None:
-        conditions.append(RunRow.queue.in_(list(queues)))
     async with db.session() as session:
         if db.path is None:
+            conditions = [RunRow.id.not_in(list(but)), *([] if of is None else [RunRow.id.in_(list(of))])]
+            if queues is not None:
+                conditions.append(RunRow.queue.in_(list(queues)))
             found = await read_unowned(db, session, *conditions, limit=limit)
         else:
-            rows = list(await session.execute(union_all(*_select_due(db, *conditions))))
+            query = _select_due_here(clock_of(db).text, is_of=of is not None, is_in_queues=queues is not None)
+            params = {"but": list(but), "of": list(of or ()), "queues": list(queues or ())}
+            rows = list(await session.execute(query, params))
             owned = find_held(lock_folder(db.path), [row.id for row in rows])
             found = await _admit_in_turn(db, session, [row for row in rows if row.id not in owned])
         await session.commit()
     return found[:limit]
 
 
-def _select_due(db: Database, *more: Any) -> list[Any]:
+@functools.cache  # to put it together costs more than SQLite takes to answer it
+def _select_due_here(now: str, *, is_of: bool, is_in_queues: bool) -> CompoundSelect[Any]:
+    conditions = [RunRow.id.not_in(bindparam("but", expanding=True))]
+    if is_of:
+        conditions.append(RunRow.id.in_(bindparam("of", expanding=True)))
+    if is_in_queues:
+        conditions.append(RunRow.queue.in_(bindparam("queues", expanding=True)))
+    return union_all(*_select_due(text(now), *conditions))
+
+
+def _select_due(now: Any, *more: Any) -> list[Any]:
     # Four parts, each with an index of its own: what waits or is over is not looked at.
-    now = clock_of(db)
     conditions = (
         and_(
             RunRow.state.in_((RunStatus.RUNNING.value, RunStatus.PENDING.value)),
@@ -181,7 +194,7 @@ async def read_unowned(db: Database, session: AsyncSession, *conditions: Any, li
     written in this session; it lasts if the session commits.
     """
     found: list[Any] = []
-    parts = _select_due(db, *conditions)
+    parts = _select_due(clock_of(db), *conditions)
     for part in parts:
         free = part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id).where(_IS_FREE)
         turn = func.row_number().over(
@@ -202,7 +215,7 @@ async def read_unowned(db: Database, session: AsyncSession, *conditions: Any, li
 def select_due_times(db: Database) -> CompoundSelect[Any]:
     """Select on Postgres since when, as `due_since`, each due run has been so that nobody drives and no limit holds."""
     due_since = func.greatest(RunRow.updated_at, RunRow.due_at).label("due_since")
-    parts = _select_due(db, RunRow.waits_for.is_(None), _IS_FREE)
+    parts = _select_due(clock_of(db), RunRow.waits_for.is_(None), _IS_FREE)
     return union_all(
         *(part.outerjoin(_JOURNAL, _JOURNAL.c.run_id == RunRow.id).with_only_columns(due_since) for part in parts)
     )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from sqlalchemy import and_, case, func, not_, or_, select, text, tuple_
+from sqlalchemy import and_, bindparam, case, func, not_, or_, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
@@ -38,20 +38,31 @@ class StoredRun:
     bindings: dict[str, tuple[RunBindingRow, AgentPersonaRow | None]]
 
 
+_OF_RUN: Any = bindparam("run_id")
+# Made once: to put a statement together and find its compiled form costs more than SQLite takes to answer it.
+_PHASES = select(RunPhaseRow).where(RunPhaseRow.run_id == _OF_RUN).order_by(RunPhaseRow.position)
+_BOUND = (
+    select(RunBindingRow, AgentPersonaRow)
+    .outerjoin(AgentPersonaRow, AgentPersonaRow.id == RunBindingRow.persona_id)
+    .where(RunBindingRow.run_id == _OF_RUN)
+)
+_OVERDUE = (
+    select(ApprovalRow)
+    .join(RunRow, RunRow.id == ApprovalRow.run_id)
+    .where(ApprovalRow.state == "pending", ApprovalRow.deadline_at <= bindparam("now"), RunRow.state.in_(OPEN_STATES))
+    .order_by(ApprovalRow.deadline_at)
+)
+_OVERDUE_OF_RUN = _OVERDUE.where(ApprovalRow.run_id == _OF_RUN)
+
+
 async def find_run(db: Database, run_id: str) -> StoredRun | None:
     async with db.session() as session:
         run = await session.get(RunRow, run_id)
         if run is None:
             return None
         template = await session.get(WorkflowTemplateRow, run.template_id)
-        phases = await session.scalars(
-            select(RunPhaseRow).where(RunPhaseRow.run_id == run_id).order_by(RunPhaseRow.position)
-        )
-        bound = await session.execute(
-            select(RunBindingRow, AgentPersonaRow)
-            .outerjoin(AgentPersonaRow, AgentPersonaRow.id == RunBindingRow.persona_id)
-            .where(RunBindingRow.run_id == run_id)
-        )
+        phases = await session.scalars(_PHASES, {"run_id": run_id})
+        bound = await session.execute(_BOUND, {"run_id": run_id})
         return StoredRun(
             run,
             template,
@@ -62,9 +73,7 @@ async def find_run(db: Database, run_id: str) -> StoredRun | None:
 
 async def read_phases(db: Database, run_id: str) -> dict[str, RunPhaseRow]:
     async with db.session() as session:
-        rows = await session.scalars(
-            select(RunPhaseRow).where(RunPhaseRow.run_id == run_id).order_by(RunPhaseRow.position)
-        )
+        rows = await session.scalars(_PHASES, {"run_id": run_id})
         return {row.phase_key: row for row in rows}
 
 
@@ -223,13 +232,9 @@ async def list_unanswered(db: Database, run_id: str, *, limit: int) -> Sequence[
 
 async def list_overdue(db: Database, now: str, *, run_id: str | None = None) -> Sequence[ApprovalRow]:
     """List the open approvals whose deadline has passed, of runs that are not over, the earliest first."""
-    is_overdue = (ApprovalRow.state == "pending", ApprovalRow.deadline_at <= now)
-    query = select(ApprovalRow).join(RunRow, RunRow.id == ApprovalRow.run_id).where(*is_overdue)
-    query = query.where(RunRow.state.in_(OPEN_STATES)).order_by(ApprovalRow.deadline_at)
-    if run_id is not None:
-        query = query.where(ApprovalRow.run_id == run_id)
+    query, params = (_OVERDUE, {}) if run_id is None else (_OVERDUE_OF_RUN, {"run_id": run_id})
     async with db.session() as session:
-        return list(await session.scalars(query))
+        return list(await session.scalars(query, {"now": now, **params}))
 
 
 async def read_spent_in_scopes(

@@ -330,6 +330,7 @@ class Journal:
             self._watcher = Watcher(
                 *(self.store, self._loop, lambda: list(self._listeners), self._note_heads),
                 *(lambda: self._sender.sender, lambda: bool(self._change_listeners)),
+                lambda run_id: self.heads.get(run_id, 0),
             )
         self._watcher.look_now()
 

@@ -56,14 +56,17 @@ class Watcher:
         report: Callable[[dict[str, int], bool], None],
         own_sender: Callable[[], int | None] = lambda: None,
         hears_all: Callable[[], bool] = lambda: False,
+        known_head: Callable[[str], int] = lambda _run_id: 0,
     ) -> None:
-        """Call `report` with heads, and whether anything was heard; with `hears_all` of other runs too."""
+        """Call `report` with heads above those known, and whether anything was heard; with `hears_all` of other runs
+        too."""
         self._store = store
         self._loop = loop
         self._watched = watched
         self._report = report
         self._own_sender = own_sender
         self._hears_all = hears_all
+        self._known_head = known_head
         self._is_stopped = threading.Event()
         self._is_look_due = threading.Event()
         threading.Thread(target=self._run, name="holdfast-watcher", daemon=True).start()
@@ -88,7 +91,9 @@ class Watcher:
                 looked_at = time.monotonic()
                 watched = self._watched()  # after the clearing: whoever came while we waited has asked for this look
                 heads = self._store.read_heads(watched) if watched else {}
-                self._loop.call_soon_threadsafe(self._report, heads, is_due)
+                news = {run_id: head for run_id, head in heads.items() if head > self._known_head(run_id)}
+                if news or self._hears_all():  # as a rule it was an own commit, and the loop need not wake up for it
+                    self._loop.call_soon_threadsafe(self._report, news, is_due)
             except StoreError:
                 self._is_stopped.wait(0.5)  # out of reach for now; what was missed is reported when it is back
                 self._is_look_due.set()

@@ -296,10 +296,7 @@ def find_common_dir(git_dir: Path) -> Path | None:
 
 def _clean_environment() -> dict[str, str]:
     env = {name: value for name, value in without_keys(os.environ).items() if not name.startswith("GIT_")}
-    env |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true"}
-    env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
-    env |= {"GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0", "GIT_ADVICE": "0"}
-    return env | identity(HOLDFAST)
+    return env | _FIXED_VARIABLES
 
 
 def identity(author: Author, at: datetime | None = None) -> dict[str, str]:
@@ -308,6 +305,20 @@ def identity(author: Author, at: datetime | None = None) -> dict[str, str]:
     if at is not None:
         env |= {f"GIT_{role}_DATE": f"@{int(at.timestamp())} +0000" for role in _ROLES}
     return env
+
+
+_FIXED_VARIABLES = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "true",
+    "SSH_ASKPASS": "true",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_EDITOR": "true",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ADVICE": "0",
+    **identity(HOLDFAST),
+}
 
 
 def _failure(args: tuple[str, ...], result: GitResult) -> WorkspaceError:

@@ -28,7 +28,7 @@ class EndingEngine:
     def __init__(self, end: BaseException | None) -> None:
         self._end = end
 
-    async def drive(self, run_id: str) -> None:
+    async def drive_due(self, run_id: str) -> None:
         if self._end is not None:
             raise self._end
 

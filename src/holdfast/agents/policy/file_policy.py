@@ -13,13 +13,14 @@ WRITING_TOOLS = frozenset({"write_file", "edit_file", "delete"})
 PATH_ARGUMENTS = ("file_path", "path")
 
 
-def to_relative(root_dir: Path, path: str) -> PurePosixPath:
+def to_relative(root_dir: Path, path: str, real_root: Path | None = None) -> PurePosixPath:
     """Turn the path of a tool call into one relative to the workspace.
 
     Paths begin at the workspace's root, with or without a slash. One that begins with the workspace's own place on the
-    machine, as agents find it in outputs, means the same file.
+    machine, as agents find it in outputs, means the same file. Whoever knows where links on the way to the workspace
+    lead passes it as `real_root`.
     """
-    for prefix in (root_dir.absolute().as_posix(), root_dir.resolve().as_posix()):
+    for prefix in (root_dir.absolute().as_posix(), (real_root or root_dir.resolve()).as_posix()):
         if path == prefix or path.startswith(f"{prefix}/"):
             path = path[len(prefix) :]
             break
@@ -52,7 +53,7 @@ class FilePolicy:
             return f"{path!r} leaves the workspace; paths begin at its root, such as /README.md."
         if (path + "/").startswith(SCRATCH_ROUTE):
             return f"{path!r} cannot be written; it holds long outputs to read." if is_write else None
-        relative = to_relative(self._root_dir, path)
+        relative = to_relative(self._root_dir, path, self._root)
         try:
             target = (self._root / relative).resolve()
         except (OSError, RuntimeError):

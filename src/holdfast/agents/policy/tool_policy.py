@@ -49,6 +49,7 @@ class ToolPolicy:
         home: str = "",
     ) -> None:
         self._root_dir = root_dir
+        self._root = root_dir.resolve()
         self._permissions = permissions
         self._files = FilePolicy(root_dir, only_write=only_write)
         self._commands = CommandPolicy(
@@ -84,7 +85,7 @@ class ToolPolicy:
             return denied("workspace", reason)
         if path.startswith(SCRATCH_ROUTE):
             return allowed("scratch")
-        relative = to_relative(self._root_dir, path)
+        relative = to_relative(self._root_dir, path, self._root)
         rules = self._permissions.write if is_write else self._permissions.read
         found = _find_rule(relative, rules, "write" if is_write else "read")
         if found is not None:
@@ -100,8 +101,7 @@ class ToolPolicy:
 
     def _find_target(self, relative: PurePosixPath) -> PurePosixPath:
         """Return where a path in the workspace leads: a link of another name to a secret shows the secret."""
-        root = self._root_dir.resolve()
-        return PurePosixPath((root / relative).resolve().relative_to(root))
+        return PurePosixPath((self._root / relative).resolve().relative_to(self._root))
 
     def is_readable_secret(self, path: Path) -> bool:
         """Tell whether the persona's own rules let its agent read a file that looks like a secret."""

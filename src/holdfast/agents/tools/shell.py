@@ -197,7 +197,8 @@ def permit(shell: Shell, permissions: Permissions) -> Shell:
     sandbox = replace(
         shell.sandbox,
         read_only=(*shell.sandbox.read_only, *named),
-        hidden=tuple(place for place in shell.sandbox.hidden if place.resolve() not in named),
+        # Where nothing is opened, nothing has to be found on the disk.
+        hidden=tuple(place for place in shell.sandbox.hidden if not named or place.resolve() not in named),
         hosts=permissions.hosts,
         limits=ResourceLimits(**permissions.limits.to_bytes()),
     )
