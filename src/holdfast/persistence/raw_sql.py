@@ -64,18 +64,18 @@ def _query_postgres(url: str, sql: str, params: Mapping[str, Any]) -> list[Row]:
     import psycopg
     from psycopg.rows import dict_row
 
-    plain = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
+    from holdfast.runtime.checkpoint.postgres.session import parse_url, to_store_error
+
+    target = parse_url(url)
     try:
-        with psycopg.connect(plain, row_factory=dict_row) as connection:
+        with psycopg.connect(target.conninfo, row_factory=dict_row) as connection:
             return connection.execute(re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql), params).fetchall()
     except psycopg.errors.UndefinedTable:
         return []
     except psycopg.errors.UndefinedColumn as error:
         raise _SchemaOutdated(f"The database cannot be read: {error}.") from error
     except psycopg.Error as error:
-        from holdfast.runtime.checkpoint.postgres.session import parse_url, to_store_error
-
-        raise to_store_error(error, parse_url(plain).label) from error  # without the password
+        raise to_store_error(error, target.label) from error  # without the password
 
 
 def _decoded(name: str, value: Any) -> Any:
