@@ -30,6 +30,9 @@ _HEARTBEAT_S = 20.0
 _SILENT_S = 3 * _HEARTBEAT_S  # until the row of a loop is removed by the next one that begins, whosever it is
 _ABORT_S = 300.0  # nobody aborts a job: what ends a run is written in its journal
 _log = logging.getLogger("holdfast.fleet")
+# The library tells of a listener that ends with a page of traceback. The loop is begun anew then, and the sweep says
+# that the database is away.
+logging.getLogger("procrastinate.utils").addFilter(lambda record: getattr(record, "action", "") != "listener_error")
 
 
 def to_queue_name(queue: str, flow: str = "") -> str:

@@ -169,8 +169,10 @@ class ScheduleClock:
                 continue  # another process is just at it
             except Exception as error:
                 self._not_before[schedule.name] = time.monotonic() + _TRY_AGAIN_S
-                _log.warning("A schedule could not start its run", exc_info=True, extra={"schedule": schedule.name})
+                is_ours = isinstance(error, HoldfastError)
                 problem = error.message if isinstance(error, HoldfastError) else type(error).__name__
+                about = {"schedule": schedule.name}
+                _log.warning("A schedule could not start its run: %s", problem, exc_info=not is_ours, extra=about)
                 await note_problem(self._db, schedule.name, problem)
         return count
 

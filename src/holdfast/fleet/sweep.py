@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from holdfast.engine.approvals.decisions import decide_overdue
+from holdfast.errors import HoldfastError
 from holdfast.fleet.port import Queue, RunTaker
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.persistence.db import Database
@@ -134,6 +135,8 @@ class Sweep:
         try:
             if await self._schedules.fire_due():
                 self.wake()
+        except HoldfastError as error:
+            _log.warning("Schedules could not be read; it is tried again: %s", error.message)
         except Exception:
             _log.warning("Schedules could not be read; it is tried again", exc_info=True)
 

@@ -1,5 +1,6 @@
 """Schedules from the shell: added, listed, shown, paused, started by hand, removed; and what is refused."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def test_a_schedule_from_its_first_line_to_its_last(holdfast: Command, repo: Pat
     assert holdfast("schedule", "remove", "nightly").out == "Schedule nightly is removed.\n"
     assert holdfast("schedule", "list", "--json").json == []
     assert len(holdfast("runs", "list", "--json").json) == 1  # its runs stay
+
+
+def test_a_schedule_with_a_problem_shows_it_beside_its_next_time(holdfast: Command, repo: Path) -> None:
+    when, what = ("--cron", "30 2 * * 1-5"), ("--repo", str(repo), "--requirements", "Add numbers", "--simulate")
+    added = holdfast("schedule", "add", "nightly", "spec-and-review", *when, *what, "--json").json
+    with sqlite3.connect(repo.parent / "data" / "holdfast.db") as database:
+        database.execute("UPDATE schedules SET problem = 'The folder is gone.'")
+    database.close()
+
+    printed = holdfast("schedule", "show", "nightly").out
+
+    assert f"  next: {added['next_at']}\n" in printed
+    assert printed.count("The folder is gone.") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from holdfast.config import Config
-from holdfast.errors import RunNotFound
+from holdfast.errors import RunNotFound, StoreUnavailable
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import LedgerRow, RunRow, WorkflowTemplateRow
 from holdfast.persistence.raw_sql import (
@@ -43,6 +44,21 @@ async def test_a_run_is_driven_from_its_claim_to_its_release(database_url: str, 
         store.close()
 
     assert (before, during, after) == (set(), {"one"}, set())
+
+
+def test_a_server_that_does_not_answer_is_waited_for_as_long_as_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def connect(conninfo: str, **_options: object) -> None:
+        tried.append(conninfo)
+        raise psycopg.OperationalError("connection timeout expired")
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    monkeypatch.setenv("HOLDFAST_DATABASE_URL", "postgresql+psycopg://me:secret@db.example.org/runs")
+    with pytest.raises(StoreUnavailable, match=r"postgresql://me@db\.example\.org/runs cannot be reached"):
+        find_ids("runs", "ab")
+
+    assert "connect_timeout=5" in tried[0]
 
 
 async def test_the_readers_find_runs_by_text_beginning_and_cost(

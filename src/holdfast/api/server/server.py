@@ -26,6 +26,7 @@ from holdfast.api.server.nightly_cleanup import clean_every_night
 from holdfast.api.server.shared_work import SharedWork
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
+from holdfast.errors import HoldfastError
 from holdfast.fleet.assembly import make_queue, make_worker
 from holdfast.fleet.limits import warn_of_differences
 from holdfast.fleet.port import Queue
@@ -77,6 +78,8 @@ async def clean_for_ever(journal: Journal, options: ServerOptions) -> None:
     while True:
         try:
             await clean(journal, options, now=datetime.now(UTC))
+        except HoldfastError as error:
+            _log.warning("Old sessions and keys could not be deleted; it is tried again: %s", error.message)
         except Exception:
             _log.warning("Old sessions and keys could not be deleted; it is tried again", exc_info=True)
         await asyncio.sleep(options.clean_every_s)
@@ -87,6 +90,8 @@ async def fire_for_ever(clock: ScheduleClock, options: ServerOptions) -> None:
     while True:
         try:
             await clock.fire_due()
+        except HoldfastError as error:
+            _log.warning("Schedules could not be read; it is tried again: %s", error.message)
         except Exception:
             _log.warning("Schedules could not be read; it is tried again", exc_info=True)
         await asyncio.sleep(options.poll_s)

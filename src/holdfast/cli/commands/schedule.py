@@ -162,7 +162,7 @@ def show(name: NAME, as_json: JSON = False) -> None:
         f"{found.name}: {found.kind} {found.target}, {found.cron} ({found.zone})",
         f"  missed: {found.missed} · overlap: {found.overlap} · by {found.created_by}",
         *([f"  on {found.repo_path}"] if found.repo_path else []),
-        f"  next: {_next(found)}",
+        f"  next: {'paused' if found.is_paused else found.next_at}",
         *([f"  last run: {found.last_run_id}"] if found.last_run_id else []),
         *([f"  problem: {found.problem}"] if found.problem else []),
     ]

@@ -37,7 +37,7 @@ class CronLine:
         try:
             croniter(self._line, datetime(2024, 1, 1)).get_next(datetime)  # noqa: DTZ001 - a wall clock's
         except (CroniterError, ValueError, KeyError) as error:
-            raise ScheduleInvalid(f"{line!r} is no cron line: {error}") from error
+            raise ScheduleInvalid(f"{line!r} is no cron line: {error}.") from error
 
     def next_after(self, moment: datetime) -> datetime:
         """Return the first time after a moment, in UTC."""

@@ -62,8 +62,9 @@ def test_next_is_the_first_time_and_each_wall_time_is_the_lines(
 
 @pytest.mark.parametrize("line", ["", "* * * *", "61 * * * *", "* * * * * *", "@daily", "R R * * *", "0 0 30 2 *", "x"])
 def test_what_is_no_cron_line_is_refused(line: str) -> None:
-    with pytest.raises(ScheduleInvalid, match="is no cron line"):
+    with pytest.raises(ScheduleInvalid, match="is no cron line") as refused:
         CronLine(line, "UTC")
+    assert refused.value.message.endswith(".")  # the hint is another sentence
 
 
 @pytest.mark.parametrize("zone", ["", "Mars/Olympus", "../../etc/passwd", "/etc/localtime"])
