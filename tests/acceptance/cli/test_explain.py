@@ -1,5 +1,6 @@
 """What helps a person who is lost: explanations, help in other words, suggestions, completion."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def all_codes() -> set[str]:
         found |= {error.code for error in subclasses if error.__module__ == errors.__name__}
         waiting += subclasses
     return found
+
+
+def test_an_error_code_has_one_row() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", find_pages()["errors"].read_text(), re.MULTILINE)
+    assert [code for code in set(rows) if rows.count(code) > 1] == []
 
 
 def test_every_error_code_is_explained(holdfast: Command) -> None:

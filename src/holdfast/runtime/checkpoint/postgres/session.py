@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.waiting import Ready, Wait
 
 from holdfast.errors import (
     HoldfastError,
@@ -93,10 +95,37 @@ def _read_url(url: str) -> dict[str, Any] | None:
     return parts if re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) else None
 
 
+class _SendingConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection whose pipelines also take what does not fit into the socket's buffer at once.
+
+    psycopg waits for an answer alone as soon as all is queued; where the rest of a big value is still unsent then, the
+    server waits for it, and both wait for ever. This can go when psycopg sends all before it waits.
+    """
+
+    def wait(self, gen: PQGen[_T], *args: Any, **options: Any) -> _T:
+        is_in_pipeline = self.pgconn.pipeline_status != psycopg.pq.PipelineStatus.OFF
+        return super().wait(_sending(self.pgconn, gen) if is_in_pipeline else gen, *args, **options)
+
+
+def _sending(pgconn: psycopg.pq.abc.PGconn, gen: PQGen[_T]) -> PQGen[_T]:
+    """Do as `gen`, and send what is unsent while it waits for an answer."""
+    try:
+        direction = next(gen)
+        while True:
+            is_unsent = direction == Wait.R and pgconn.flush() == 1
+            ready = yield Wait.RW if is_unsent else direction
+            if is_unsent and ready == Ready.W:
+                continue
+            direction = gen.send(Ready(ready & ~Ready.W) if is_unsent else ready)
+    except StopIteration as end:
+        value: _T = end.value
+        return value
+
+
 def connect(target: Target, lease_s: float) -> Connection:
     """Open a connection with the settings that the promises rest on, its store up to date."""
     try:
-        connection = psycopg.connect(target.conninfo, autocommit=True)
+        connection = _SendingConnection.connect(target.conninfo, autocommit=True)
     except psycopg.OperationalError as error:
         if _FINAL.search(str(error)):
             raise StoreUnreadable(

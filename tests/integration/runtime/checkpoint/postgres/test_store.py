@@ -339,6 +339,18 @@ def test_damage_is_named_with_run_and_position(store: PostgresCheckpointer, sql:
     assert store.save_event(progress("other")).seq == 1
 
 
+def test_a_row_that_is_bigger_than_the_buffers_of_a_connection_is_written(
+    store: PostgresCheckpointer, sql: Sql
+) -> None:
+    big = b"x" * 20_000_000
+    put = "INSERT INTO blobs (digest, body) VALUES (:digest, :body)"
+
+    store.append([one("r", Statement(put, {"digest": "d", "body": big}))])
+
+    assert sql("SELECT length(body) FROM blobs") == [(len(big),)]
+    assert seqs(store) == [1]
+
+
 def test_a_big_value_survives_the_end_of_another_run_that_had_it(
     store: PostgresCheckpointer, url: str, sql: Sql
 ) -> None:
