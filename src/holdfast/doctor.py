@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.config import Config, load_config
 from holdfast.enums import TERMINAL_STATES
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreUnreadable
 from holdfast.extras import is_installed
 from holdfast.persistence.doctor_queries import (
     count_runs,
@@ -117,6 +117,14 @@ def _database(config: Config) -> Iterator[Check]:
     if config.database_path is not None and not config.database_path.exists():
         yield Check("database", "good", "none yet; the first run makes it")
         return
+    if config.database_path is None:
+        from holdfast.runtime.checkpoint.postgres.session import check_sessions
+
+        try:
+            check_sessions(config.database_url)
+        except StoreUnreadable as error:
+            yield Check("database", "bad", error.message, error.hint)
+            return
     found = read_schema_version(config)
     if found is not None and found > HEAD:
         yield Check("database", "bad", f"schema {found}, this holdfast knows {HEAD}", "Upgrade holdfast.")

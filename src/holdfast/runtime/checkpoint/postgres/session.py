@@ -47,7 +47,7 @@ _PEER_LIMITS = (
     "set_config('tcp_keepalives_idle', '3', false), set_config('tcp_keepalives_interval', '1', false), "
     "set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '6000', false), "
     "CASE WHEN current_setting('server_version_num')::int >= 170000 "
-    "THEN set_config('transaction_timeout', '120000', false) END"
+    "THEN set_config('transaction_timeout', '300000', false) END"
 )
 # libpq gives no code for a failed connection, only text; what is not known here as final is tried again.
 _FINAL = re.compile(
@@ -140,6 +140,16 @@ def connect(target: Target, lease_s: float) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def check_sessions(url: str) -> None:
+    """Raise `StoreUnreadable` if this is no database whose sessions last, as behind a pooler in transaction mode."""
+    target = parse_url(url)
+    try:
+        with psycopg.connect(target.conninfo, autocommit=True) as connection:
+            _prepare(connection, target, 1.0)
+    except psycopg.Error as error:
+        raise to_store_error(error, target.label) from error
 
 
 def _prepare(connection: Connection, target: Target, lease_s: float) -> None:
