@@ -335,4 +335,4 @@ def to_store_error(error: psycopg.Error, label: str, run_id: str | None = None) 
 
 
 def _reason(error: psycopg.Error) -> str:
-    return " ".join((error.diag.message_primary or str(error)).split()).rstrip(".")
+    return " ".join((error.diag.message_primary or str(error)).split()).rstrip(".?")
