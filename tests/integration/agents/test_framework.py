@@ -59,9 +59,10 @@ def test_a_rehearsal_imports_no_client_and_no_tracer(tmp_path: Path) -> None:
     subprocess.run([*git, "init", "-q", "-b", "main"], cwd=tmp_path, check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], cwd=tmp_path, check=True)
 
-    code, modules = json.loads(run_python(REHEARSE, tmp_path).splitlines()[-1])
+    *said, last = run_python(REHEARSE, tmp_path).splitlines()
+    code, modules = json.loads(last)
 
-    assert code == 0
+    assert code == 0, said
     assert sorted(set(UNASKED) & set(modules)) == []
 
 

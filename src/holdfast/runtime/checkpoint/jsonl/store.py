@@ -4,6 +4,7 @@ Rule: files are shared with other processes, so every operation goes through the
 """
 
 import os
+import sys
 import threading
 import weakref
 from collections import OrderedDict
@@ -107,8 +108,9 @@ class JSONLCheckpointer:
         self._opened: OrderedDict[str, RunFile] = OrderedDict()
 
     def __del__(self) -> None:
-        try:  # noqa: SIM105 - at the end of the interpreter `contextlib` may be gone already
-            self.close()
+        try:
+            if not sys.is_finalizing():  # a thread that was ended with the interpreter keeps its locks for ever
+                self.close()
         except Exception:  # noqa: S110 - nobody is left to hear it
             pass
 

@@ -148,7 +148,7 @@ class PostgresCheckpointer:
 
     def close(self) -> None:
         """Give up every claim and connection; a server that is away is not waited for."""
-        if self._writer.is_usable() and self._claims and not sys.is_finalizing():
+        if self._writer.is_usable() and self._claims:
             with contextlib.suppress(HoldfastError, psycopg.Error):
                 self._write(lambda tx: release(tx, list(self._claims)), patience_s=0)
         self.leases.close()
@@ -167,8 +167,13 @@ class PostgresCheckpointer:
         self._listener.give_back(idle_s)
 
     def __del__(self) -> None:
-        try:  # noqa: SIM105 - at the end of the interpreter `contextlib` may be gone already
-            self.close()
+        try:
+            if not sys.is_finalizing():
+                self.close()
+                return
+            # A thread that was ended with the interpreter keeps its locks for ever.
+            for session in (self._writer, self._reader):
+                session.drop()
         except Exception:  # noqa: S110 - nobody is left to hear it
             pass
 

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import sqlite3
+import sys
 import threading
 import time
 import weakref
@@ -158,8 +159,9 @@ class SQLiteCheckpointer:
             self._is_closed = True
 
     def __del__(self) -> None:
-        try:  # noqa: SIM105 - at the end of the interpreter `contextlib` may be gone already
-            self.close()
+        try:
+            if not sys.is_finalizing():  # a thread that was ended with the interpreter keeps its locks for ever
+                self.close()
         except Exception:  # noqa: S110 - nobody is left to hear it
             pass
 

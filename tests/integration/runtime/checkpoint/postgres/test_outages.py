@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.support.postgres_server import control_server
-from tests.support.stores import Place, progress, seqs
+from tests.support.stores import Place, finish, progress, seqs
 
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.runtime.checkpoint import PostgresCheckpointer
@@ -271,7 +271,8 @@ while True:
     assert process.stdout is not None
     acknowledged = [int(process.stdout.readline()) for _ in range(20)]
     process.kill()
-    acknowledged += [int(line) for line in process.communicate()[0].split()]
+    acknowledged += [int(line) for line in process.stdout.read().split()]  # also what is in its buffer by now
+    process.communicate()
 
     store = open_store()
     written = [[event.payload["n"] for event in store.list_events(run_id)] for run_id in "abc"]
@@ -279,3 +280,17 @@ while True:
     assert written[0] == written[1] == written[2]
     assert written[0] == sorted([*range(1, len(written[0]) // 2 + 1)] * 2)
     assert len(written[0]) // 2 - len(acknowledged) in (0, 1)
+
+
+def test_a_program_ends_though_a_thread_was_ended_in_the_middle_of_a_notice(place: Place) -> None:
+    """Threads of the interpreter's last moment keep their locks; what is left is closed without them."""
+    code = """
+store.append([])
+store.save_event(progress())
+store._notices._lock.acquire()
+store._writer.lock.acquire()
+import threading
+thread = threading.Thread(target=lambda: (store._notices._lock, threading.Event().wait()), daemon=True)
+thread.start()
+"""
+    assert finish(place.start_process(code)) == ""
