@@ -16,6 +16,7 @@ import psycopg
 from benchmarks.measure import Place, Reading, reading
 from benchmarks.ours_flow import flow
 from benchmarks.raw import row
+from benchmarks.server import on_slow_disk
 from holdfast import run_flow
 from holdfast.runtime.checkpoint.postgres.notices import NoticeSender
 from holdfast.runtime.checkpoint.postgres.store import PostgresCheckpointer
@@ -24,6 +25,8 @@ from holdfast.runtime.journal import Journal
 from holdfast.runtime.stores import open_journal
 
 PROCESSES = 8
+SYNC_S = 0.0025
+"""What a sync takes on the slower one of two disks: the bench's own needs a twentieth of that."""
 WRITERS = 4
 _TURNS = 3
 _EVERY_S = 0.02
@@ -33,14 +36,24 @@ _SMALL, _BIG = 100, 10_000
 
 def steps_by_processes(place: Place) -> Reading:
     """One run in one process, one run in each of eight, the same without any notice; and raw commits so."""
-    with psycopg.connect(place.url, autocommit=True) as connection:
+    return _compare(place.url, place.steps)
+
+
+def steps_on_slow_disk(place: Place) -> Reading:
+    """The same where a sync takes as long as on an ordinary disk."""
+    with on_slow_disk(place.folder, SYNC_S) as url:
+        return _compare(url, place.steps)
+
+
+def _compare(url: str, steps: int) -> Reading:
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS rows (number bigserial PRIMARY KEY, body bytea NOT NULL)")
     modes = {"one": 1, "eight": PROCESSES, "silent": PROCESSES, "raw_one": 1, "raw_eight": PROCESSES}
     rates: dict[str, list[float]] = {name: [] for name in modes}
     with reading() as found:
         for _ in range(_TURNS):
             for name, count in modes.items():
-                rates[name].append(_measure(place, count, name))
+                rates[name].append(_measure(url, steps, count, name))
 
     def compare(name: str, other: str) -> float:
         return statistics.median(one / two for one, two in zip(rates[name], rates[other], strict=True))
@@ -54,10 +67,10 @@ def steps_by_processes(place: Place) -> Reading:
     return found
 
 
-def _measure(place: Place, count: int, mode: str) -> float:
+def _measure(url: str, steps: int, count: int, mode: str) -> float:
     """Steps per second of so many processes, from the moment when all are ready until the last one has done its own."""
     work = "commit" if mode.startswith("raw") else "drive"
-    children = [_start(work, place.url, str(place.steps), mode) for _ in range(count)]
+    children = [_start(work, url, str(steps), mode) for _ in range(count)]
     _wait_for(children)
     began = time.perf_counter()
     _let_go(children)
@@ -65,7 +78,7 @@ def _measure(place: Place, count: int, mode: str) -> float:
     took_s = time.perf_counter() - began
     for child in children:
         assert child.wait() == 0
-    return count * place.steps / took_s
+    return count * steps / took_s
 
 
 def time_until_seen(place: Place) -> Reading:

@@ -82,6 +82,7 @@ SIZE = [
 MANY_PHASES = [Job("many_phases.resume_and_list", "**holdfast**", 10_000, 10_000, 3, fill="many_phases.fill")]
 MANY_PROCESSES = [
     Job("many_processes.steps_by_processes", "**holdfast**", 200, 50, 3, True),
+    Job("many_processes.steps_on_slow_disk", "**holdfast**", 200, 50, 3),
     Job("many_processes.time_until_seen", "**holdfast**", 200, 50, 3, True),
     Job("many_processes.look_for_due", "**holdfast**", 1, 1, 3, True),
 ]

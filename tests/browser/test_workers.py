@@ -52,6 +52,7 @@ def test_a_fleet_stands_with_what_is_wrong_and_one_can_be_let_end(served: Served
     expect(row).to_contain_text("runs, flow pay")
     silent = page.get_by_role("row").filter(has_text="build-3")
     expect(silent).to_contain_text("40 s ago")
+    expect(silent).not_to_contain_text("3 of 8")  # those runs go on elsewhere
     expect(silent.get_by_role("button")).to_have_count(0)
     settle(page)
     check_access(page)

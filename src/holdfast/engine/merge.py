@@ -143,8 +143,8 @@ def _bring(config: Config, result: _Result, request: MergeRequest) -> dict[str, 
     workspace = open_workspace(config.data_dir, result.run_id)
     if workspace.is_carried:
         raise RepositoryMissing(
-            f"The repository {result.repository} is a folder of another machine; here are only the run's own files.",
-            hint="Merge it there, or take the patch: holdfast runs diff RUN.",
+            f"There is no repository at {result.repository} on this machine; here are only the run's own files.",
+            hint="Merge it on the machine that has it, or take the patch: holdfast runs diff RUN.",
             path=result.repository,
         )
     own = own_paths(workspace, result.template.artifact_paths)

@@ -165,6 +165,12 @@ async def retry_in_journal(journal: Journal, run_id: str, *, by: str = "") -> No
         return
 
 
+async def resume_flow(run_id: str, *, store: StoreLike = "holdfast.db", by: str = "") -> None:
+    """Do what `resume_in_journal` does."""
+    async with open_journal(store) as journal:
+        await resume_in_journal(journal, run_id, by=by)
+
+
 async def resume_in_journal(journal: Journal, run_id: str, *, by: str = "") -> None:
     """Let whoever knows the flow drive a run again that was paused because processes died with it.
 

@@ -167,7 +167,7 @@ def describe_in_list(run: RunFacts) -> str:
     if run.waiting_for:
         return run.waiting_for
     if run.state == RunStatus.PENDING:
-        return "Waits for a server"
+        return "Queued: a server or worker takes it"
     if not run.is_driven:
         return "Interrupted: no process drives it"
     if not open_phases:
@@ -198,7 +198,7 @@ def describe_run(run: RunFacts, trace: "RunTrace | None" = None) -> StatusLine:
     """Write the sentence at the head of a run: what is happening, and why."""
     match run.state:
         case RunStatus.PENDING:
-            why = run.waiting_for or "Queued. holdfast serve takes it, or holdfast resume drives it here."
+            why = run.waiting_for or "Queued. holdfast serve or a worker takes it, or holdfast resume drives it here."
             return StatusLine("idle", why, run.created_at)
         case RunStatus.RUNNING if not run.is_driven:
             text = "Interrupted: the process that drove it has ended. Nothing is lost"

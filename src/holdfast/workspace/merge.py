@@ -32,6 +32,7 @@ from holdfast.workspace.result import (
     make_result,
     read_commit,
 )
+from holdfast.workspace.transfer.remotes import is_mirror
 from holdfast.workspace.worktree import Workspace
 
 
@@ -211,7 +212,10 @@ def _check_unborn(merge: _Merge) -> None:
     is_head = git.find("symbolic-ref", "--quiet", "HEAD") == f"refs/heads/{merge.branch}"
     if is_head and is_empty_start(git, workspace.base_commit):
         return
-    names = [name for name in list_branches(Repository(workspace.repo)) if not name.startswith("holdfast/")]
+    known = list_branches(Repository(workspace.repo))
+    if is_mirror(workspace.repo):
+        known = tuple(dict.fromkeys(name.removeprefix("origin/") for name in known))
+    names = [name for name in known if not name.startswith("holdfast/")]
     there = f"There are {', '.join(names[:20])}." if names else "There is none yet."
     if merge.branch == workspace.base_branch and _is_no_branch(git, merge.branch):
         raise TargetBranchMissing(

@@ -71,3 +71,29 @@ def test_a_run_that_was_detached_before_is_found_by_the_next_server(
 
     assert watched.returncode == 3
     assert show(run_id, environment)["pause_reason"] == "approval"
+
+
+def test_a_fork_and_a_resume_that_are_detached_are_taken_by_the_next_server(
+    repo: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    run_id = detach(repo, environment)
+    assert shell("resume", run_id, "--yes", env=environment).returncode == 0
+    forked = shell("fork", run_id, "draft", "--detach", "--json", env=environment)
+    fork = json.loads(forked.stdout)
+    assert (fork["state"], "waits for holdfast serve" in forked.stderr) == ("pending", True), forked.stderr
+    other = detach(repo, environment)
+    assert shell("pause", other, env=environment).returncode == 0
+
+    resumed = shell("resume", other, "--detach", "--requirements", "Add words", "--json", env=environment)
+    assert json.loads(resumed.stdout) == {"run_id": other, "state": "paused"}
+    server = start_serving(environment, tmp_path)
+    watched = [shell("runs", "watch", each, env=environment) for each in (fork["run_id"], other)]
+    server.end(signal.SIGTERM)
+
+    assert [done.returncode for done in watched] == [3, 3]
+    assert [show(each, environment)["pause_reason"] for each in (fork["run_id"], other)] == ["approval"] * 2
+    assert show(other, environment)["requirements_md"] == "Add words"
+    over = shell("resume", run_id, "--detach", env=environment)
+    assert (over.returncode, "run_already_terminal" in over.stderr) == (1, True), over.stderr
+    whole = shell("retry", other, "--detach", env=environment)
+    assert (whole.returncode, "run_not_in_state" in whole.stderr) == (1, True), whole.stderr

@@ -84,7 +84,7 @@ def test_workers_are_listed_and_told_to_end_by_their_names(
         assert "No worker is taking runs." in holdfast("workers").out
         asyncio.run(add())
         (listed,) = holdfast("workers", "--json").json
-        assert holdfast("workers", "drain", "build-1").code == 0
+        assert holdfast("workers", "drain", "build-1", "--json").json == {"name": "build-1", "is_draining": True}
         drained = holdfast("workers").out
     found = {name: listed[name] for name in ("name", "machine", "version", "slots", "driven", "queues", "flows")}
     assert list(found.values()) == ["build-1", "machine-a", "1.2", 4, 0, ["runs", "gpu"], ["count"]]
@@ -97,6 +97,8 @@ def test_a_run_is_not_made_for_a_queue_or_a_time_that_is_none(holdfast: Command,
     run = ("run", "spec-and-review", "--repo", str(repo), "--simulate", "--requirements", "x", "--detach")
     wrong = holdfast(*run, "--queue", "gpu")
     assert (wrong.code, "There is no queue 'gpu'." in wrong.err) == (2, True), wrong.err
+    over = holdfast(*run, "--at", "2026-01-01T00:00Z")
+    assert (over.code, "'2026-01-01T00:00Z' is over." in over.err) == (2, True), over.err
     late = holdfast(*run, "--at", "soon")
     assert (late.code, "'soon' is no time." in late.err) == (2, True), late.err
     assert holdfast("runs", "list", "--json").json == []

@@ -26,9 +26,11 @@ def test_a_run_from_a_url_is_pushed_back(
     assert done.code == 0, done.err
     run_id = done.json["run_id"]
     (diff, details) = (holdfast("runs", "diff", run_id), holdfast("runs", "show", run_id))
+    absent = holdfast("merge", run_id, "--into", "nubmers")
     merged = holdfast("merge", run_id, "--into", "numbers", "--create", "--json")
 
     assert (refused.code, "allowed_repositories" in refused.err) == (1, True), refused.err
+    assert "There is no branch 'nubmers'. There are main. With --create it is made." in absent.err
     assert (diff.code, details.code, url in details.out) == (0, 0, True), details.out
     assert (merged.code, merged.json["branch"]) == (0, "numbers"), merged.err
     assert git(served, "rev-parse", "numbers") == merged.json["commit"]

@@ -65,6 +65,17 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     assert holdfast("schedule", "list", "--json").json == []
 
 
+def test_a_folder_or_a_branch_that_is_not_there_is_refused(holdfast: Command, repo: Path) -> None:
+    add = ("schedule", "add", "nightly", "spec-and-review", "--cron", "0 3 * * *", "--simulate")
+    for words, message in (
+        (("--repo", str(repo / "gone")), "repository_missing: There is no repository"),
+        (("--repo", str(repo), "--base", "mian"), "base_branch_missing: "),
+    ):
+        refused = holdfast(*add, *words)
+        assert (refused.code, message in refused.err) == (1, True), refused.err
+    assert holdfast("schedule", "list", "--json").json == []
+
+
 def test_a_schedule_that_is_not_there_is_told(holdfast: Command) -> None:
     for command in ("show", "pause", "run", "remove"):
         refused = holdfast("schedule", command, "nightly")

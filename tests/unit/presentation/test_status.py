@@ -104,7 +104,7 @@ def test_one_line_says_where_a_run_stands() -> None:
     assert describe_in_list(replace(WORKING, state="failed", phases=broken)) == "plan: It broke."
     assert describe_in_list(replace(WORKING, state="completed")) == "1 phase done"
     assert describe_in_list(replace(WORKING, state="cancelled", error=None)) == "Aborted"
-    assert describe_in_list(replace(WORKING, state="pending")) == "Waits for a server"
+    assert describe_in_list(replace(WORKING, state="pending")) == "Queued: a server or worker takes it"
 
 
 def test_each_answer_says_what_it_will_cause() -> None:

@@ -5,7 +5,17 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.commands.resume import drive_flow, find_definition
-from holdfast.cli.terminal.arguments import FLOWS, JSON, RUN_ID, STORE, YES, find_repository, find_run_id, get_user
+from holdfast.cli.terminal.arguments import (
+    DETACH,
+    FLOWS,
+    JSON,
+    RUN_ID,
+    STORE,
+    YES,
+    find_repository,
+    find_run_id,
+    get_user,
+)
 from holdfast.cli.terminal.output import EXIT_DONE, print_json, print_text
 from holdfast.cli.terminal.requirements import IMAGE, PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
 from holdfast.persistence.flow_listings import find_flow_run
@@ -21,13 +31,14 @@ def fork(
     image: IMAGE = None,
     unsandboxed: UNSANDBOXED = False,
     flows: FLOWS = None,
+    detach: DETACH = False,
     as_json: JSON = False,
     store: STORE = None,
 ) -> None:
     """Start a new run from where another stood before a phase, files included, or a flow before a step.
 
     Other personas and requirements, and more images, apply to the new run, from that phase on. A flow whose module is
-    named runs in this process; otherwise a server, worker or program that knows it takes it.
+    named runs in this process; otherwise, and with --detach, a server, worker or program that knows it takes it.
 
     Example: holdfast fork 3f2a implement --requirements "Add a --quiet flag instead"
     """
@@ -35,13 +46,13 @@ def fork(
 
     full_id = find_run_id(run_id)
     if find_flow_run(full_id):
-        raise typer.Exit(_fork_flow(full_id, phase, flows, is_json=as_json))
+        raise typer.Exit(_fork_flow(full_id, phase, flows, is_detached=detach, is_json=as_json))
     _check_phase(full_id, phase)
     change = read_change(requirements, requirements_file, personas=persona, images=image, is_unsandboxed=unsandboxed)
-    raise typer.Exit(asyncio.run(_fork(full_id, phase, change, is_yes=yes, is_json=as_json)))
+    raise typer.Exit(asyncio.run(_fork(full_id, phase, change, is_detached=detach, is_yes=yes, is_json=as_json)))
 
 
-def _fork_flow(run_id: str, key: str, modules: list[str] | None, *, is_json: bool) -> int:
+def _fork_flow(run_id: str, key: str, modules: list[str] | None, *, is_detached: bool, is_json: bool) -> int:
     import asyncio
 
     from holdfast.cli.terminal.store import name_configured_store
@@ -49,7 +60,7 @@ def _fork_flow(run_id: str, key: str, modules: list[str] | None, *, is_json: boo
 
     definition, _ = find_definition(run_id, modules)
     handle = asyncio.run(fork_flow(run_id, key, store=name_configured_store()))
-    if definition is not None or modules:
+    if not is_detached and (definition is not None or modules):
         return drive_flow(handle.run_id, modules, is_json=is_json)
     if is_json:
         print_json({"run_id": handle.run_id, "state": "pending", "error": None})
@@ -69,9 +80,11 @@ def _check_phase(run_id: str, phase: str) -> None:
         raise ConfigInvalid(f"The run has no phase {phase!r}.", hint=hint, key="phase")
 
 
-async def _fork(run_id: str, phase: str, change: dict[str, Any], *, is_yes: bool, is_json: bool) -> int:
+async def _fork(
+    run_id: str, phase: str, change: dict[str, Any], *, is_detached: bool, is_yes: bool, is_json: bool
+) -> int:
     from holdfast.cli.commands.trust import agree_to_change
-    from holdfast.cli.terminal.output import finish, waiting_notice
+    from holdfast.cli.terminal.output import finish, show_detached, waiting_notice
 
     with waiting_notice("starting …"):
         from holdfast.cli.terminal.engine import YesToAll, open_engine
@@ -80,8 +93,12 @@ async def _fork(run_id: str, phase: str, change: dict[str, Any], *, is_yes: bool
     consents = agree_to_change(run_id, change, is_yes=is_yes, is_json=is_json)
     async with open_engine(repo=find_repository(run_id), callback=callback, consents=consents) as (
         engine,
-        _db,
+        db,
         _config,
     ):
+        if is_detached:
+            new_id = await engine.create_fork(run_id, phase, started_by=get_user(), **change)
+            show_detached(new_id, "pending", is_shared=db.path is None, is_json=is_json)
+            return EXIT_DONE
         result = await engine.fork(run_id, phase, started_by=get_user(), **change)
         return finish(result, is_json=is_json)

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from holdfast.cli.terminal.arguments import FLOWS, JSON, RUN_ID, STORE, YES, find_run_id, get_user, is_interactive
+from holdfast.cli.terminal.arguments import (
+    DETACH,
+    FLOWS,
+    JSON,
+    RUN_ID,
+    STORE,
+    YES,
+    find_run_id,
+    get_user,
+    is_interactive,
+)
 from holdfast.cli.terminal.flow_runs import print_question, read_flow
 from holdfast.cli.terminal.output import (
     EXIT_DONE,
@@ -16,6 +26,7 @@ from holdfast.cli.terminal.output import (
     print_json,
     print_text,
     say,
+    show_detached,
     waiting_notice,
 )
 from holdfast.cli.terminal.requirements import IMAGE, PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
@@ -39,41 +50,85 @@ def resume(
     image: IMAGE = None,
     unsandboxed: UNSANDBOXED = False,
     flows: FLOWS = None,
+    detach: DETACH = False,
     as_json: JSON = False,
     store: STORE = None,
 ) -> None:
     """Continue a run that was interrupted, or that waited for you.
 
     A flow goes on in this process; --flows, or the setting flows, names its module. Other personas or requirements, and
-    more images, start a new attempt of the phase that is running.
+    more images, start a new attempt of the phase that is running. With --detach a server or a worker continues it.
 
     Example: holdfast resume 3f2a
     """
     if find_flow_run(full_id := find_run_id(run_id)):
-        raise typer.Exit(drive_flow(full_id, flows, is_json=as_json))
+        raise typer.Exit(_resume_flow(full_id, flows, is_detached=detach, is_json=as_json))
     options = {"accept_drift": True} if accept_drift else {}
     change = read_change(requirements, requirements_file, personas=persona, images=image, is_unsandboxed=unsandboxed)
-    drive_on(run_id, "resume", is_yes=yes, is_json=as_json, change=change, **options)
+    go_on(full_id, "resume", is_detached=detach, is_yes=yes, is_json=as_json, change=change, **options)
 
 
-def drive_on(
-    prefix: str,
+def _resume_flow(run_id: str, modules: list[str] | None, *, is_detached: bool, is_json: bool) -> int:
+    if not is_detached:
+        return drive_flow(run_id, modules, is_json=is_json)
+    import asyncio
+
+    from holdfast.flows.answers import resume_flow
+
+    asyncio.run(resume_flow(run_id, store=name_configured_store(), by=get_user()))
+    return show_detached_flow(run_id, is_json=is_json)
+
+
+def show_detached_flow(run_id: str, *, is_json: bool) -> int:
+    if is_json:
+        print_json({"run_id": run_id, "state": "pending", "error": None})
+    else:
+        print_text(f"run {run_id} goes on as soon as a server, worker or program that knows its flow takes it")
+    return EXIT_DONE
+
+
+def go_on(
+    run_id: str,
     verb: Literal["resume", "retry"],
     *,
+    is_detached: bool,
     is_json: bool,
     is_yes: bool,
     change: dict[str, Any],
     **options: Any,
 ) -> None:
-    """Change a run if there is something to change, drive it on in front of the person, and exit with its code."""
+    """Change a run if there is something to change, then drive it on in front of the person, or leave that to others;
+    and exit with its code.
+    """
     import asyncio
 
-    moved = _drive(find_run_id(prefix), verb, is_json=is_json, is_yes=is_yes, change=change, **options)
-    raise typer.Exit(asyncio.run(moved))
+    move = _leave if is_detached else _drive
+    raise typer.Exit(asyncio.run(move(run_id, verb, is_json=is_json, is_yes=is_yes, change=change, **options)))
+
+
+async def _leave(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change: dict[str, Any], **options: Any) -> int:
+    """Record that somebody wants the run to go on, with what is to be different: whoever drives runs takes it."""
+    from holdfast.cli.commands.trust import agree_to_change
+    from holdfast.cli.terminal.arguments import find_repository
+    from holdfast.cli.terminal.engine import open_engine
+    from holdfast.persistence.runs import find_run
+    from holdfast.persistence.statements import set_wake
+    from holdfast.runtime.events import EventKind, create_event
+
+    consents = agree_to_change(run_id, change, is_yes=is_yes, is_json=is_json)
+    async with open_engine(repo=find_repository(run_id), consents=consents) as (engine, db, _config):
+        request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=get_user(), verb=verb, **options)
+        is_retry = verb == "retry"
+        wake = [set_wake(run_id)]
+        changed = await engine.change(run_id, is_retry=is_retry, then=[request], beside=wake, by=get_user(), **change)
+        if change:
+            say(plain(changed.describe()))
+        stored = await find_run(db, run_id)
+        show_detached(run_id, stored.run.state if stored else "", is_shared=db.path is None, is_json=is_json)
+    return EXIT_DONE
 
 
 async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change: dict[str, Any], **options: Any) -> int:
-
     from holdfast.cli.commands.trust import agree_to_change
     from holdfast.cli.terminal.arguments import find_repository
     from holdfast.persistence.raw_sql import read_phase_keys

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from holdfast.cli.terminal.arguments import JSON, YES, get_user, is_interactive
+from holdfast.cli.terminal.arguments import DETACH, JSON, YES, get_user, is_interactive
 from holdfast.cli.terminal.completion import complete_workflows
 from holdfast.cli.terminal.requirements import (
     IMAGE,
@@ -104,7 +104,7 @@ def run(
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="Start then, such as 03:30 or 2026-12-24T18:00+01:00.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Leave the run to holdfast serve, or a worker.")] = False,
+    detach: DETACH = False,
     as_json: JSON = False,
 ) -> None:
     """Start a workflow on a repository.
@@ -188,20 +188,16 @@ async def _run(request: _RunOptions) -> int:
 
 async def _create(request: _RunOptions) -> int:
     from holdfast.cli.terminal.engine import open_engine
-    from holdfast.cli.terminal.output import print_json, say
+    from holdfast.cli.terminal.output import show_detached
 
     template, consents, agreed = _prepare(request)
     opened = open_engine(
         repo=request.folder, is_starting=True, is_simulated=request.is_simulated, consents=consents, agreed=agreed
     )
     async with opened as (engine, db, _config):
-        who = "holdfast serve" if db.path is not None else "a worker"
         run_id = await engine.create(template, repo_path=request.repo, **request.options)
-    if request.is_json:
-        print_json({"run_id": run_id, "state": "pending"})
-    due_at = request.options["order"].due_at
-    say(f"Run {run_id} waits for {who}{f', which starts it at {due_at}' if due_at else ''}.")
-    say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
+        due_at = request.options["order"].due_at
+        show_detached(run_id, "pending", is_shared=db.path is None, is_json=request.is_json, due_at=due_at)
     return 0
 
 

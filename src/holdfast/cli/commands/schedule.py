@@ -59,7 +59,7 @@ def add(
     holdfast serve fires it, or a worker. The id of each run follows from the schedule and the time, so that none is
     started twice.
 
-    Example: holdfast schedule add nightly spec-and-review --cron "30 2 * * 1-5" --zone Europe/Berlin --simulate
+    Example: holdfast schedule add nightly spec-and-review --cron "30 2 * * 1-5" --requirements-file nightly.md
     """
     from holdfast.persistence.schedule_table import Schedule
 
@@ -93,6 +93,7 @@ def add(
 async def _add(db: "Database", config: "Config", schedule: "Schedule") -> "Schedule":
     from holdfast.api.server.engines import Engines
     from holdfast.fleet.schedules import add_schedule, check_schedule
+    from holdfast.workspace.start import find_start
     from holdfast.workspace.transfer.remotes import check_remote, is_remote, to_folder
 
     check_schedule(config, schedule)
@@ -100,8 +101,10 @@ async def _add(db: "Database", config: "Config", schedule: "Schedule") -> "Sched
         check_remote(schedule.repo_path, allowed=config.allowed_repositories)
     if schedule.kind == "workflow":  # what would refuse each of its runs is said now
         options = schedule.options
+        if (folder := to_folder(schedule.repo_path)) is not None:
+            find_start(folder, options.get("base_branch"))
         await Engines(db, config).check_trust(
-            to_folder(schedule.repo_path),
+            folder,
             schedule.target,
             is_simulated=bool(options.get("simulate")),
             overrides=options.get("persona_overrides") or {},

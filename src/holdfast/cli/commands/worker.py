@@ -134,7 +134,7 @@ def list_all(
         return
     rows = [
         [
-            *(worker.name, worker.machine, worker.version, f"{worker.driven} of {worker.slots}"),
+            *(worker.name, worker.machine, worker.version, describe_slots(worker)),
             *(", ".join(worker.queues), ", ".join(worker.flows) or "none", describe(worker)),
         ]
         for worker in workers
@@ -142,11 +142,15 @@ def list_all(
     typer.echo(table(rows, headings=["NAME", "MACHINE", "VERSION", "RUNS", "QUEUES", "FLOWS", "STATE"]))
 
 
-def drain(name: Annotated[str, typer.Argument(help="The worker's name.")]) -> None:
+def drain(
+    name: Annotated[str, typer.Argument(help="The worker's name.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
     """Let a worker take nothing more and end: calls in flight are recorded, the rest goes on elsewhere.
 
     Example: holdfast workers drain build-2
     """
+    from holdfast.cli.terminal.output import print_json
     from holdfast.config import load_config
     from holdfast.errors import WorkerNotFound
     from holdfast.persistence.db import Database
@@ -162,7 +166,10 @@ def drain(name: Annotated[str, typer.Argument(help="The worker's name.")]) -> No
 
     if not asyncio.run(mark()):
         raise WorkerNotFound(f"There is no worker {name!r}.")
-    typer.echo(f"Worker {name} takes nothing more, and ends when its calls in flight have.")
+    if as_json:
+        print_json({"name": name, "is_draining": True})
+    else:
+        typer.echo(f"Worker {name} takes nothing more, and ends when its calls in flight have.")
 
 
 async def _read(config: Any) -> list[Any]:
@@ -175,6 +182,11 @@ async def _read(config: Any) -> list[Any]:
         return list(await list_workers(db))
     finally:
         await db.dispose()
+
+
+def describe_slots(worker: Any) -> str:
+    """Say how many runs it drives; those of a worker that is silent go on elsewhere."""
+    return f"{worker.driven} of {worker.slots}" if worker.is_alive else "–"
 
 
 def describe(worker: Any) -> str:

@@ -1,6 +1,7 @@
 """What an approval is about, in words: the change, the call, the deadline. Shared by every place that shows one."""
 
 import json
+import shlex
 from typing import Any
 
 from holdfast.cli.terminal.output import plain
@@ -30,21 +31,28 @@ def describe_change(details: dict[str, Any]) -> str:
 
 def describe_request(details: dict[str, Any]) -> str:
     """Show the call that a question is about on one line: `execute touch a.txt`; longer values are cut."""
-    args = details.get("args") or details.get("argv")
+    args = _read_args(details)
     if isinstance(args, dict):
         values = {name: _to_line(value) for name, value in args.items()}
         text = ", ".join(f"{name}: {value}" for name, value in values.items())
         text = next(iter(values.values())) if len(values) == 1 else text
     else:
-        text = " ".join(map(str, args)) if isinstance(args, list) else str(args or "")
+        text = _to_line(args or "")
     return plain(f"{_name_call(details)} {text}".strip())
 
 
 def describe_request_in_full(details: dict[str, Any]) -> str:
     """Show the call that a question is about with all of its arguments, one below the other."""
-    args = details.get("args") or details.get("argv")
+    args = _read_args(details)
     lines = describe_values(args) if args else []
     return plain("\n".join([_name_call(details), *(f"  {line}" for line in lines)]))
+
+
+def _read_args(details: dict[str, Any]) -> Any:
+    """Return the arguments; of a command line nothing else says anything to a person."""
+    args = details.get("args") or details.get("argv")
+    argv = args.get("argv") if isinstance(args, dict) else args
+    return shlex.join(map(str, argv)) if isinstance(argv, list) else args
 
 
 def _name_call(details: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from holdfast.errors import ApprovalNotFound, RunNotFound
 
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 YES = Annotated[bool, typer.Option("--yes", help="Approve everything.")]
+DETACH = Annotated[bool, typer.Option("--detach", help="Leave the run to holdfast serve, or a worker.")]
 RUN_ID = Annotated[
     str,
     typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.", autocompletion=complete_runs),

@@ -145,6 +145,15 @@ def finish(result: "RunResult", *, is_json: bool, is_interrupted: bool = False) 
     return EXIT_INTERRUPTED if is_interrupted else exit_code(result.state.value)
 
 
+def show_detached(run_id: str, state: str, *, is_shared: bool, is_json: bool, due_at: str | None = None) -> None:
+    """Say who takes a run that is not driven here, and how to watch it."""
+    if is_json:
+        print_json({"run_id": run_id, "state": state})
+    who = "a worker" if is_shared else "holdfast serve"
+    say(f"Run {run_id} waits for {who}{f', which starts it at {due_at}' if due_at else ''}.")
+    say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
+
+
 def show_result(result: "RunResult") -> None:
     from holdfast.runtime.run_fold.payload_text import phase_status
 

@@ -14,7 +14,7 @@ from holdfast.runtime.journal import Journal
 from holdfast.workspace import Workspace, find_place
 from holdfast.workspace.repository import Repository, find_repository
 from holdfast.workspace.transfer.packs import make_base_pack
-from holdfast.workspace.transfer.remotes import is_remote
+from holdfast.workspace.transfer.remotes import is_mirror, is_remote
 
 BASES_JOURNAL = "holdfast-bases"  # it has no events
 _PARTS_AT_ONCE = 8
@@ -50,7 +50,7 @@ async def rows_of_workspace(db: Database, journal: Journal, config: Config, work
     )
     known = await find_base(db, workspace.run_id)
     is_carried = known is not None and bool(known.digest)
-    if not config.carries_files or is_carried or workspace.repo.name.startswith("remote-"):
+    if not config.carries_files or is_carried or is_mirror(workspace.repo):
         return [put_base(base)]
     return await _carry(db, journal, config, base, workspace.repo)
 

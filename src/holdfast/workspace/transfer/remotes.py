@@ -17,6 +17,7 @@ from holdfast.workspace.git import TIMEOUT_S, Git
 from holdfast.workspace.refs import find_name_fault, is_own_branch
 from holdfast.workspace.transfer.packs import find_missing
 
+_MIRROR = "remote-"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+)@(?P<host>[A-Za-z0-9._-]+):(?P<path>[^\s:][^\s]*)")
 _NO_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*::|[^/\s]+@[^/\s]+:")
@@ -70,7 +71,12 @@ def _is_below(url: str, entry: str) -> bool:
 
 def mirror_path(url: str, data_dir: Path) -> Path:
     """Return where this place has its copy of a remote repository."""
-    return data_dir.resolve() / "repositories" / f"remote-{hashlib.sha256(url.encode()).hexdigest()[:20]}.git"
+    return data_dir.resolve() / "repositories" / f"{_MIRROR}{hashlib.sha256(url.encode()).hexdigest()[:20]}.git"
+
+
+def is_mirror(repository: Path) -> bool:
+    """Return whether a repository is this place's copy of a remote one."""
+    return repository.name.startswith(_MIRROR)
 
 
 @contextmanager

@@ -9,6 +9,9 @@ def test_a_call_is_one_line_without_json() -> None:
     assert describe_request({"tool": "execute", "args": {"command": "touch a.txt"}}) == "execute touch a.txt"
     assert describe_request(WRITE) == "write_file file_path: /a.txt, content: one two"
     assert describe_request({"key": "spec/1/check1", "argv": ["make", "test"]}) == "spec/1/check1 make test"
+    agent = {"tool": "agent", "args": {"argv": ["codex", "exec", "two words"], "model": "", "envelope": "4f1c"}}
+    assert describe_request(agent) == "agent codex exec 'two words'"
+    assert describe_request_in_full(agent).splitlines() == ["agent", "  codex exec 'two words'"]
     assert len(describe_request({"tool": "execute", "args": {"command": "x" * 5_000}})) < 300
 
 

@@ -20,7 +20,7 @@ function draw({ items, is_shared: isShared }, refresh) {
 	const row = (worker) => [
 		h("strong.foreign", worker.name),
 		mark(worker.status.tone, worker.status.text),
-		`${worker.driven} of ${worker.slots}`,
+		worker.is_alive ? `${worker.driven} of ${worker.slots}` : "–",
 		h("span.foreign", worker.queues.concat(worker.flows.map((flow) => `flow ${flow}`)).join(", ")),
 		h("span.foreign", worker.machine),
 		worker.version,
