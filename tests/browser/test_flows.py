@@ -2,6 +2,9 @@
 
 import asyncio
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -133,6 +136,44 @@ def test_a_failed_flow_is_run_again_and_the_list_hears_of_it(served: Served, ope
     flows.get_by_role("button", name="Retry 2…").press("Enter")
     flows.get_by_role("dialog").get_by_role("button", name="Retry 2 runs").press("Enter")
     expect(flows.locator(".runs tbody tr").filter(has_text="is to be started")).to_have_count(2)
+
+
+POISON = """
+import asyncio, os, signal, sys
+from holdfast import run_flow
+
+async def poison(ctx):
+    await ctx.step("dies", lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+asyncio.run(run_flow(poison, run_id="poison-1", store=sys.argv[1]))
+"""
+
+
+def test_a_flow_that_kills_its_processes_is_looked_at_and_run_again(
+    served: Served, open_page: OpenPage, store: Path, shoot: Shoot
+) -> None:
+    command = [sys.executable, "-c", POISON, str(store)]
+    codes = [subprocess.run(command, capture_output=True, check=False).returncode for _ in range(4)]
+    assert codes == [-signal.SIGKILL] * 3 + [1]
+
+    flows = open_page(served, "/flows")
+    expect(flows.get_by_role("row").filter(has_text="poison-1")).to_contain_text("died again and again")
+    inbox = open_page(served, "/inbox")
+    inbox.get_by_role("link").filter(has_text="poison").first.click()
+    expect(inbox).to_have_url(re.compile("/flows/poison-1$"))
+    page = open_page(served, "/flows/poison-1")
+    expect(page.locator(".verdict")).to_contain_text("died again and again")
+    shoot(page, "flow-crashing")
+    check_access_in_both_themes(page)
+
+    page.get_by_role("button", name="Run it again").click()
+    page.get_by_role("dialog").get_by_role("button", name="Run it again").click()
+
+    expect(page.get_by_role("button", name="Run it again")).to_have_count(0)
+    expect(page.locator(".verdict")).to_contain_text("Is to go on")
+    expect(flows.get_by_role("row").filter(has_text="poison-1")).to_contain_text("is to go on", ignore_case=True)
+    again = subprocess.run(command, capture_output=True, check=False)
+    assert again.returncode == -signal.SIGKILL
 
 
 def test_a_flow_is_listed_among_runs_and_answered_in_the_inbox(

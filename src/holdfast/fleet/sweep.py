@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.fleet.port import Queue, RunTaker
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, forget_gone, register
+from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, bound_times, forget_gone, register
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.clock import MOST_OFF_S, describe_off, measure_off, set_right
 from holdfast.runtime.journal import Journal
@@ -55,6 +55,9 @@ class Sweep:
         self._clock_off_s = 0.0
         self._forget_at = 0.0
         self._away_since: float | None = None
+        self._past: tuple[float, float, float] | None = None
+        """The time of the database when it was last asked, and when it was asked and answered, by a clock that is never
+        set."""
 
     def wake(self) -> None:
         """Look now, instead of in a moment."""
@@ -100,12 +103,13 @@ class Sweep:
         await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
 
     async def _look_for_all(self, driven: int, on_drain: Callable[[], None]) -> None:
-        began = time.time()
+        began, sent_at = time.time(), time.monotonic()
         heard = await beat(self._db, self._facts, driven=driven, clock_off_s=self._clock_off_s)
         if not heard.is_known:  # it was silent for so long that it was forgotten
             await register(self._db, self._facts)
             return
         self._compare_clocks(heard.now, began, time.time())
+        await self._look_for_jump(heard.now, sent_at, time.monotonic())
         if heard.is_draining:
             on_drain()
         self._hear(is_sweeper=heard.is_sweeper)
@@ -149,6 +153,19 @@ class Sweep:
         set_right(off_s)
         if off_s:
             _log.warning("This machine's clock is %s; timers go by the database's", describe_off(off_s))
+
+    async def _look_for_jump(self, now: float, sent_at: float, heard_at: float) -> None:
+        """Bound what lasts for seconds if the database's clock was set, as that of a standby may be that took over."""
+        past, self._past = self._past, (now, sent_at, heard_at)
+        if past is None:
+            return
+        back_s = measure_off(now - past[0], sent_at - past[2], heard_at - past[1])
+        if not back_s:
+            return
+        _log.warning("The database's clock was set %s by %.0f s", "back" if back_s > 0 else "forward", abs(back_s))
+        self._journal.note_outage()  # forward: leases that seem to be over are not
+        if back_s > 0:
+            await bound_times(self._db)
 
     def _hear(self, *, is_sweeper: bool) -> None:
         """Hear of every commit while it falls to us to look for all; others need not."""

@@ -33,6 +33,7 @@ from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_times import FlowTimes
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import (
+    MAX_BACK_OFF_S,
     DueJob,
     ListedWorker,
     Look,
@@ -46,7 +47,6 @@ from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.gc_pause import freeze_once
 from holdfast.runtime.journal import Journal
 
-_MAX_BACK_OFF_S = 300.0
 _LACKING_S = 60.0  # until a worker that lacks a key looks at the run again
 _FULL_S = 60.0  # until a run that waits for a place of its flow is looked at again by itself
 _BUSY_S = 0.5  # its owner may let go of it at any moment
@@ -325,7 +325,7 @@ class Worker:
     async def _give_back(self, run_id: str, error: Exception) -> None:
         """Leave a run that cannot be driven here as it is, for others, and say why where everybody can read it."""
         missing = str(error.facts.get("missing", "")) if isinstance(error, HoldfastError) else ""
-        wait_s = min(self._back_off_s.get(run_id, self._options.poll_s) * 2, _MAX_BACK_OFF_S)
+        wait_s = min(self._back_off_s.get(run_id, self._options.poll_s) * 2, MAX_BACK_OFF_S)
         self._back_off_s[run_id] = wait_s
         wait_s = max(wait_s, _LACKING_S) if missing else wait_s
         cause = error.message if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"

@@ -22,6 +22,7 @@ from holdfast.runtime.flow_rows import DEFAULT_QUEUE as FLOW_QUEUE
 RUN_QUEUE = "runs"
 ALIVE_S = 6.0  # as long as a lease: who has been silent for longer is passed over
 FORGET_S = 3600.0
+MAX_BACK_OFF_S = 300.0  # of one worker for one run
 MAX_NAME_BYTES = 40  # of a name in the queue: with its own prefix it is that of a channel, of which the server takes 63
 _MOST_DUE = 500
 NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -304,6 +305,29 @@ async def forget_gone(db: Database) -> None:
     async with db.session() as session:
         for sql in _FORGET:
             await session.execute(text(sql), {"forget": FORGET_S})
+        await session.commit()
+
+
+# A row that is locked is being written by its owner, which sets its lease anew.
+_BOUND_LEASES = """
+UPDATE journal_runs SET lease_until = clock_timestamp() + make_interval(secs => :alive) WHERE run_id IN (
+    SELECT run_id FROM journal_runs WHERE lease_until > clock_timestamp() + make_interval(secs => 2 * :alive)
+    ORDER BY run_id FOR UPDATE SKIP LOCKED)
+"""
+_BOUND_WORKERS = f"""
+UPDATE workers SET seen_at = least(seen_at, {NOW}), sweeps_until = least(sweeps_until, {NOW} + :alive)
+WHERE seen_at > {NOW} OR sweeps_until > {NOW} + :alive
+"""  # noqa: S608 - ours
+_BOUND_LOOKS = f"UPDATE run_looks SET again_at = {NOW} WHERE again_at > {NOW} + :longest"  # noqa: S608 - ours
+
+
+async def bound_times(db: Database) -> None:
+    """Let what lasts for seconds last no longer from now on, though the database's clock has gone back: leases, signs
+    of life, and when a worker looks at a run again. Their owners have a lease's time to renew them.
+    """
+    async with db.session() as session:
+        for sql in (_BOUND_LEASES, _BOUND_WORKERS, _BOUND_LOOKS):
+            await session.execute(text(sql), {"alive": ALIVE_S, "longest": MAX_BACK_OFF_S})
         await session.commit()
 
 

@@ -228,7 +228,7 @@ class ToolCallRecorder:
         if state.is_new or state.rule.is_in_doubt(state.record):
             spool.announce(key)
         shell = self._services.shell
-        is_contained = (
+        is_contained = spool.is_contained or (
             state.call.name == _EXECUTE
             and shell is not None
             and shell.sandbox is not None

@@ -34,7 +34,7 @@ from holdfast.agents.coding_agent.agent_session import (
     write_session,
 )
 from holdfast.agents.coding_agent.output import OutputEvents
-from holdfast.agents.coding_agent.sandbox import to_own_shell
+from holdfast.agents.coding_agent.sandbox import changes_worktree_only, to_own_shell
 from holdfast.agents.coding_agent.summary import OutputSummary, summarize
 from holdfast.agents.coding_agent.usage import VARIABLE, estimate_cost, find_usage_in_output, read_usage_file
 from holdfast.agents.image_blocks import find_label, list_references
@@ -101,10 +101,9 @@ class CommandAgent:
         self._journal = next((part for part in middleware if isinstance(part, JournalMiddleware)), None)
         if self._journal is not None:
             self._journal.price_tool(TOOL, _to_micros(persona.cost_per_run_usd), model=persona.model or persona.name)
-            if self._adapter is not None:
-                self._journal.set_rule(
-                    TOOL, ToolRule("reattach", spool=_SessionSpool(self._shell.spool_dir, persona.on_lost, self))
-                )
+            place = (self._shell.spool_dir, persona.on_lost, changes_worktree_only(persona, self._shell))
+            spool = _SessionSpool(*place, agent=self if self._adapter else None)
+            self._journal.set_rule(TOOL, ToolRule("reattach", spool=spool))
         if shutil.which(self._argv[0]) is None:
             raise BackendUnavailable(
                 f"Persona {persona.name} needs the command {self._argv[0]!r}, which is not installed here.",

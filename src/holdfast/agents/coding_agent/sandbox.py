@@ -40,6 +40,13 @@ def to_own_shell(
     return replace(shell, sandbox=sandbox, has_network=has_network, env=env)
 
 
+def changes_worktree_only(persona: AgentPersona, shell: Shell) -> bool:
+    """Tell whether the agent can change the worktree and nothing else: it is in a sandbox, and reaches nobody."""
+    rules = persona.sandbox
+    is_alone = persona.permissions.network is Verdict.DENY and not rules.write
+    return shell.sandbox is not None and rules.is_on and is_alone
+
+
 def _find_hosts(persona: AgentPersona, hosts: Sequence[str]) -> tuple[str, ...]:
     """Return all that the agent reaches: its provider and what the persona lists; nothing where no list is in force."""
     permissions = persona.permissions

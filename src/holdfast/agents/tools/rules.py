@@ -41,6 +41,8 @@ class CommandSpool:
 
     spool_dir: Path
     on_lost: Literal["ask", "rerun"] = "ask"
+    is_contained: bool = False
+    """Each of them can change the worktree and nothing else; otherwise that depends on the call."""
 
     @cached_property
     def place(self) -> CommandPlace:

@@ -93,6 +93,30 @@ async def test_f1_an_agent_of_another_place_is_ended_there_and_not_begun_again_u
     assert starts == [(world.data_dir / ".place").read_text() for world in (here, there)]
 
 
+async def test_f1_an_agent_that_could_change_only_a_worktree_that_is_gone_runs_again_unasked(
+    worlds: tuple[World, World],
+) -> None:
+    here, there = worlds
+    # The first one never ends by itself; the data directory of the place says which it is.
+    body = f"case $PWD in {here.data_dir}*) sleep 1000;; esac; {HAND_IN}"
+    fields = {"cost_per_run_usd": 2.5, "permissions": {"network": "deny"}}
+    driving = asyncio.create_task(engine_with(here, body, **fields).run(template(phase("spec")), repo_path=here.repo))
+    await until(lambda: driving.done() or list_commands(here.data_dir / "spool"))
+    assert not driving.done(), driving.result()
+    [run_id] = here.db.store.list_runs()
+
+    taken = there.db.store.claim(run_id, force=True)
+    with pytest.raises(LeaseLost):
+        await driving
+    there.db.store.release(taken)
+    result = await engine_with(there, body, **fields).resume(run_id)
+
+    assert result.state is RunStatus.COMPLETED
+    assert sorted(row.state for row in await there.ledger(run_id)) == ["reserved", "settled"]
+    starts = [event.payload["place"] for event in there.events(run_id, EventKind.TOOL_STARTED)]
+    assert [start["is_contained"] for start in starts] == [True, True]
+
+
 @pytest.mark.parametrize("on_lost", ["ask", "rerun"])
 async def test_f1_what_was_left_of_a_command_here_is_not_taken_for_its_next_start_when_the_run_comes_back(
     worlds: tuple[World, World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_lost: str
