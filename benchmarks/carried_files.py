@@ -1,23 +1,16 @@
 """What it costs that a run's files travel: a change with its pack against one without, and a restore elsewhere.
 
-    python -m benchmarks.carried_files [files] [trees]
-
-A change is one line of one file, its tree, and for a carried run the pack and a transaction with it; both by turns. The
-limits are 1.5 times the time of a change that is not carried, and 5 seconds for a restore of 5,000 files and 200 trees.
+A change is one line of one file, its tree, and for a carried run the pack and a transaction with it; both by turns.
 """
 
 import asyncio
-import os
 import shutil
 import statistics
-import sys
-import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.support.engine_world import git
-
+from benchmarks.measure import Place, Reading, git, reading
 from holdfast.config import load_config
 from holdfast.engine.run.base_files import rows_of_new
 from holdfast.engine.run.local_files import bring_files
@@ -30,26 +23,30 @@ from holdfast.runtime.stores import open_journal
 from holdfast.workspace import Git, prepare_workspace, restore, write_tree
 from holdfast.workspace.transfer.packs import make_pack
 
-FILES, TREES = 5_000, 200
+FILES = 5_000
 RUN = "11111111-2222-4333-8444-555555555555"
-LIMIT_RATIO, LIMIT_RESTORE_S = 1.5, 5.0
 
 
-def make_files(repo: Path, count: int) -> None:
+def change_and_restore(place: Place) -> Reading:
+    """Make as many changes of each kind as there are steps, then restore the last tree where nothing is."""
+    with reading() as found:
+        found.extra = asyncio.run(_measure(place.folder, place.url, place.steps))
+    return found
+
+
+def _make_files(repo: Path, count: int) -> None:
     for number in range(count):
         path = repo / f"folder{number % 50}" / f"file{number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{number}\n" * 40)
     git(repo.parent, "init", "--quiet", "-b", "main", str(repo))
     git(repo, "add", ".")
-    git(repo, "-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-qm", "files")
+    git(repo, "commit", "-qm", "files")
 
 
-async def measure(folder: Path, files: int, trees: int) -> tuple[float, float]:
-    """Return the ratio of a carried change to another, and the seconds of a restore."""
+async def _measure(folder: Path, url: str, trees: int) -> dict[str, float]:
     repo, here, there = folder / "repo", folder / "here", folder / "there"
-    make_files(repo, files)
-    url = f"sqlite+aiosqlite:///{folder}/bench.db"
+    _make_files(repo, FILES)
     config = load_config(data_dir=str(here), database_url=url, carry_files=True)
     db = Database(url)
     await db.init_schema()
@@ -64,7 +61,7 @@ async def measure(folder: Path, files: int, trees: int) -> tuple[float, float]:
         last = commit
         for number in range(trees * 2):
             is_carried = number % 2 == 1
-            path = workspace.worktree / f"folder{number % 50}" / f"file{number % files}.txt"
+            path = workspace.worktree / f"folder{number % 50}" / f"file{number % FILES}.txt"
             began = time.perf_counter()
             path.write_text(f"{number} changed\n")
             tree = write_tree(workspace).tree_id
@@ -79,27 +76,14 @@ async def measure(folder: Path, files: int, trees: int) -> tuple[float, float]:
         await journal.release(claim)
     shutil.rmtree(here)
     repo.rename(folder / "gone")
-    began, began_cpu = time.perf_counter(), sum(os.times()[:4])
+    began = time.perf_counter()
     elsewhere = load_config(data_dir=str(there), database_url=url, carry_files=True)
     await bring_files(db, elsewhere, run, [last])
     copy = prepare_workspace(repo, data_dir=there, run_id=RUN, base_commit=commit)
     restored = restore(copy, last, at=datetime.now(UTC))
     restore_s = time.perf_counter() - began
-    print(f"restoring took {sum(os.times()[:4]) - began_cpu:.2f} s of CPU")
     assert restored.tree_id == last
     assert Git(git_dir=copy.repo).line("rev-parse", f"{last}^{{tree}}") == last
     await db.dispose()
-    return statistics.median(seconds[True]) / statistics.median(seconds[False]), restore_s
-
-
-def main() -> int:
-    files, trees = (int(word) for word in (sys.argv[1:] or (str(FILES), str(TREES))))
-    with tempfile.TemporaryDirectory() as name:
-        ratio, restore_s = asyncio.run(measure(Path(name), files, trees))
-    print(f"a change that is carried: {ratio:.2f} x one that is not (at most {LIMIT_RATIO})")
-    print(f"restored elsewhere, {files} files and {trees} trees: {restore_s:.2f} s (at most {LIMIT_RESTORE_S})")
-    return int(ratio > LIMIT_RATIO or restore_s > LIMIT_RESTORE_S)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    carried_s, other_s = (statistics.median(seconds[is_carried]) for is_carried in (True, False))
+    return {"carried_s": carried_s, "other_s": other_s, "restore_s": restore_s}

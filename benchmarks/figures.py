@@ -27,6 +27,8 @@ def rows(found: Found) -> Iterator[tuple[str, ...]]:
     yield from _many_phases(found)
     yield from _many_processes(found)
     yield from _fleet(found)
+    yield from _carried(found)
+    yield from _warm_run(found)
     yield from _import(found)
     yield from _new_process(found)
     yield from _parked(found)
@@ -265,6 +267,34 @@ def _fleet(found: Found) -> Iterator[tuple[str, ...]]:
         title, ours_s = "killed until begun elsewhere, median · worst", median(deaths)
         is_met = ours_s <= 8 and worst <= 10
         yield (title, f"{ours_s:.1f} s · {worst:.1f} s", "DBOS: never", "", "≤ 8 s · ≤ 10 s", _verdict(is_met))
+
+
+def _carried(found: Found) -> Iterator[tuple[str, ...]]:
+    """Files that travel with the journal, in a repository of 5,000."""
+    ours = found["jobs"].get("carried/carried_files.change_and_restore", [])
+    if not ours:
+        return
+    carried, other, restores = ([row["extra"][f"{name}_s"] for row in ours] for name in ("carried", "other", "restore"))
+    ratio = median(one / two for one, two in zip(carried, other, strict=True))
+    title = "a change among 5,000 files, carried with its run"
+    yield (title, _ms(carried), f"not carried: {_ms(other)}", f"{ratio:.2f} ×", "≤ 1.5 ×", _verdict(ratio <= 1.5))
+    title = f"5,000 files and {ours[0]['steps']} trees restored on another machine"
+    yield (title, _ms(restores), "", "", "≤ 5 s", _verdict(median(restores) <= 5))
+
+
+def _warm_run(found: Found) -> Iterator[tuple[str, ...]]:
+    ours = [row["extra"] for row in found["jobs"].get("warm_run/warm_run.runs_in_warm_server", [])]
+    if not ours:
+        return
+    against, ratio, verdict = "before the fleet: not available", "", ""
+    if all("before_cpu_ms" in extra for extra in ours):
+        middle = median(extra["now_cpu_ms"] / extra["before_cpu_ms"] for extra in ours)
+        against = f"before the fleet: {median(extra['before_cpu_ms'] for extra in ours):.0f} ms"
+        ratio, verdict = f"{middle:.2f} ×", _verdict(middle <= 0.5)
+    cpu = _spread([extra["now_cpu_ms"] for extra in ours], lambda value: f"{value:.0f}") + " ms"
+    yield ("CPU of a simulated `spec-and-review` in a warm server", cpu, against, ratio, "≤ 0.5 ×", verdict)
+    count = median(extra["now_git_processes"] for extra in ours)
+    yield ("git processes of that run", f"{count:g}", "", "", "≤ 12", _verdict(count <= 12))
 
 
 def _size(found: Found) -> Iterator[tuple[str, ...]]:

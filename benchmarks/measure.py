@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -71,3 +72,8 @@ def stored_bytes(place: Place) -> int:
     with contextlib.closing(sqlite3.connect(place.db)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return os.path.getsize(place.db)
+
+
+def git(folder: Path, *words: str) -> str:
+    command = ["git", "-c", "user.name=Bench", "-c", "user.email=bench@example.org", "-C", str(folder), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

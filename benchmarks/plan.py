@@ -95,6 +95,8 @@ FLEET_FLOWS = [
     Job("peer_dbos_queue.begun_and_ended", "DBOS queue, its defaults, 2 processes", 1000, 200, 3, True),
 ]
 FLEET_DEATH = [Job("fleet.killed_until_elsewhere", "**holdfast**", 5, 2, 2, True)]
+CARRIED = [Job("carried_files.change_and_restore", "**holdfast**", 200, 20, 3, True)]
+WARM_RUN = [Job("warm_run.runs_in_warm_server", "**holdfast**", 20, 3, 3)]
 IMPORT = [Job("imports.start", "**holdfast**", 10, 5)]
 NEW_PROCESS = [
     Job("new_process.replay", "**holdfast**", 10_000, 10_000, fill="ours_flow.fill_replay", is_copied=True),
@@ -116,6 +118,8 @@ BLOCKS = {
     "fleet_begin": FLEET_BEGIN,
     "fleet_flows": FLEET_FLOWS,
     "fleet_death": FLEET_DEATH,
+    "carried": CARRIED,
+    "warm_run": WARM_RUN,
     "import": IMPORT,
     "new_process": NEW_PROCESS,
     "parked": PARKED,

@@ -2,6 +2,8 @@
 
     python -m benchmarks.warm_run [--runs 20] [--against FOLDER/src]
 
+`make bench` compares it with the code of before the fleet, where the repository has that commit.
+
 Each side is a `holdfast serve` on SQLite of its own; runs are begun over HTTP, one after the other, and their end is
 read from the database, so that looking costs the server nothing. CPU is user and system time of the server and of
 the processes it started. With `--against`, the package below that folder is measured by turns with this one, run by
@@ -24,7 +26,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import Place, Reading, git, reading
+
 SOURCE = Path(__file__).resolve().parents[1] / "src"
+BEFORE = "0a6e32fc"
+"""The last commit without workers."""
 WARM_UP = 5
 COUNTED = 3
 MOST_S = 60
@@ -120,9 +126,23 @@ class WarmServer:
 def make_repository(folder: Path) -> None:
     folder.mkdir()
     (folder / "README.md").write_text("# Sample\n")
-    git = ["git", "-c", "user.name=Bench", "-c", "user.email=bench@example.org", "-C", str(folder)]
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "begin"]):
-        subprocess.run([*git, *words], check=True)
+        git(folder, *words)
+
+
+def runs_in_warm_server(place: Place) -> Reading:
+    """Do as many runs as there are steps, and as many with the code of before the fleet."""
+    sources = {"now": SOURCE, "before": place.folder / "before" / "src"}
+    archive = place.folder / "before.tar"
+    try:
+        git(SOURCE.parent, "archive", f"--output={archive}", BEFORE, "src")
+        shutil.unpack_archive(archive, place.folder / "before", filter="data")
+    except subprocess.CalledProcessError:  # a clone without history
+        del sources["before"]
+    with reading() as found:
+        sides = measure(sources, place.steps, place.folder)
+    found.extra = {f"{side}_{name}": value for side, facts in sides.items() for name, value in facts.items()}
+    return found
 
 
 def measure(sources: dict[str, Path], runs: int, folder: Path) -> dict[str, dict[str, Any]]:
