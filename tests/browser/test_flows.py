@@ -140,12 +140,18 @@ def test_a_failed_flow_is_run_again_and_the_list_hears_of_it(served: Served, ope
 
 POISON = """
 import asyncio, os, signal, sys
-from holdfast import run_flow
+from holdfast import Runtime, flow, start_flow
 
+@flow("poison")
 async def poison(ctx):
     await ctx.step("dies", lambda: os.kill(os.getpid(), signal.SIGKILL))
 
-asyncio.run(run_flow(poison, run_id="poison-1", store=sys.argv[1]))
+async def main():
+    handle = await start_flow(poison, run_id="poison-1", store=sys.argv[1])
+    async with Runtime(sys.argv[1], flows=[poison]):
+        await handle.result()
+
+asyncio.run(main())
 """
 
 
