@@ -62,7 +62,9 @@ def _run_fields(row: FlowRow, *, is_driven: bool, reason: str | None) -> dict[st
 def _find_pause_reason(facts: Mapping[str, Any]) -> PauseReason | None:
     if facts["state"] != RunStatus.PAUSED:
         return None
-    return PauseReason.CRASHING if describe_flow_crashes(facts) else PauseReason.APPROVAL
+    if facts["waits_for"] == PauseReason.CRASHING:
+        return PauseReason.CRASHING if describe_flow_crashes(facts) else None
+    return PauseReason.APPROVAL
 
 
 _VIEWED = ("args", "kwargs", "result", "status_text", "notes", "steps", "error")
@@ -94,7 +96,7 @@ def to_flow_detail(
 
 
 def _describe(row: FlowRow, fields: Mapping[str, Any], error: Mapping[str, Any] | None) -> StatusLine:
-    text = describe_flow_crashes(fields) or f"{sentence_case(fields['now'] or row.status)}."
+    text = describe_flow_crashes({**fields, "wake_at": fields["due_at"]}) or f"{sentence_case(fields['now'] or row.status)}."
     if error:
         text = f"It failed: {describe_failure(error)}"
     is_waiting = row.status == RunStatus.RUNNING and fields["now"] != "runs"

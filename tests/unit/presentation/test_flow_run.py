@@ -134,3 +134,4 @@ def test_a_run_that_kills_its_processes_says_so_and_what_to_do() -> None:
     assert (
         describe_flow_crashes({**row, "waits_for": "boss"}) == describe_flow_crashes({**row, "state": "running"}) == ""
     )
+    assert describe_flow_crashes({**row, "wake_at": "2020-01-01T00:00:00.000Z"}) == ""

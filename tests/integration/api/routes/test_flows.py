@@ -338,7 +338,7 @@ async def test_a_flow_that_kills_its_processes_is_in_the_inbox(api: Api) -> None
     assert (await api.operator.post("/api/runs/order-1/resume", json={"requirements_md": "x"})).status_code == 409
     assert (await api.operator.post("/api/runs/order-1/resume")).status_code == 202
     detail = (await api.viewer.get("/api/runs/order-1")).json()
-    assert detail["now"] == "is to go on"
+    assert (detail["now"], detail["pause_reason"], detail["telling"]["text"]) == ("is to go on", None, "Is to go on.")
     assert detail["last_events"][-1]["kind"] == "run.resume.requested"
 
 
