@@ -96,7 +96,10 @@ def to_flow_detail(
 
 
 def _describe(row: FlowRow, fields: Mapping[str, Any], error: Mapping[str, Any] | None) -> StatusLine:
-    text = describe_flow_crashes({**fields, "wake_at": fields["due_at"]}) or f"{sentence_case(fields['now'] or row.status)}."
+    text = (
+        describe_flow_crashes({**fields, "wake_at": fields["due_at"]})
+        or f"{sentence_case(fields['now'] or row.status)}."
+    )
     if error:
         text = f"It failed: {describe_failure(error)}"
     is_waiting = row.status == RunStatus.RUNNING and fields["now"] != "runs"

@@ -5,6 +5,7 @@ Rule: "dead" is only said of what can be seen. An owner elsewhere, or an unreada
 
 import os
 import secrets
+import signal
 import socket
 import uuid
 from dataclasses import asdict, dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from holdfast.runtime.jsondata import from_json, to_json
 
+_EXITING = 0x4  # of the kernel's flags
+_KILLED = 1 << (signal.SIGKILL - 1)  # waits to be delivered; none of its threads runs a line before that
 _live_tokens: set[str] = set()
 
 
@@ -99,10 +102,28 @@ def _machine() -> tuple[str, str, str]:
 
 
 def _started(pid: int) -> str:
-    """Read when a process started, in ticks since boot; empty if unknown, `dead` if it is a zombie."""
+    """Read when a process started, in ticks since boot; empty if unknown, `dead` if it runs no line any more."""
+    fields = _read_stat(pid)
+    if not fields:
+        return ""
+    return "dead" if _is_ending(fields) else fields[19]
+
+
+def is_ending(pid: int) -> bool:
+    """Return true if a process has been killed and runs no line any more, though the system has not cleared it yet."""
+    fields = _read_stat(pid)
+    return bool(fields) and _is_ending(fields)
+
+
+def _is_ending(fields: list[str]) -> bool:
+    is_gone, is_exiting = fields[0] in "ZX", int(fields[6]) & _EXITING
+    return is_gone or bool(is_exiting) or bool(int(fields[28]) & _KILLED)
+
+
+def _read_stat(pid: int) -> list[str]:
+    """Read the fields of a process behind its name; nothing if they cannot be read."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return ""
-    fields = stat.rpartition(")")[2].split()  # the name before may hold anything, even brackets
-    return "dead" if fields[0] in "ZX" else fields[19]
+        return []
+    return stat.rpartition(")")[2].split()  # the name before may hold anything, even brackets

@@ -6,12 +6,16 @@ import fcntl
 import hashlib
 import os
 import re
+import time
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import RunBusy
+from holdfast.runtime.checkpoint import process_owner
 
+_MOST_ENDING_S = 5.0
+_ENDING_NAP_S = 0.005
 _held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
 
 
@@ -53,16 +57,38 @@ def lock_run(folder: str | Path, run_id: str, *, force: bool = False) -> RunLock
         except FileNotFoundError:
             os.makedirs(folder, exist_ok=True)
             continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(fd):
             os.close(fd)
-            raise RunBusy(f"Run {run_id!r} is being driven.", run_id=run_id) from None
+            raise RunBusy(f"Run {run_id!r} is being driven.", run_id=run_id)
         if _is_current(fd, path):
             return RunLock(
                 fd, path, was_left=was_left
             )  # left empty: removing a file with content takes the disk a third of a millisecond
         os.close(fd)  # its holder removed the file between our open and our lock
+
+
+def _lock(fd: int) -> bool:
+    """Lock a file at once, or as soon as its holder, which was killed a moment ago, is gone; false if it lives."""
+    give_up_at = 0.0
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            give_up_at = give_up_at or time.monotonic() + _MOST_ENDING_S
+            if time.monotonic() > give_up_at or not _is_holder_ending(fd):
+                return False
+            time.sleep(_ENDING_NAP_S)
+        else:
+            return True
+
+
+def _is_holder_ending(fd: int) -> bool:
+    """Return whether the process that has the lock is on its way out; also if it has let go meanwhile."""
+    try:
+        holder = _read_holders().get(os.fstat(fd).st_ino)
+    except OSError:
+        return False
+    return holder is None or process_owner.is_ending(holder)
 
 
 def lock_folder(database: str) -> Path:
@@ -82,12 +108,19 @@ def find_held(folder: Path, run_ids: Iterable[str]) -> set[str]:
     if not numbers:
         return set()
     try:
-        held = Path("/proc/locks").read_text()
+        locked = _read_holders()
     except OSError:
         return set(numbers)
-    # Without the device, which some file systems call otherwise there.
-    locked = {int(number) for number in re.findall(r":(\d+) ", held)}
     return {run_id for run_id, number in numbers.items() if number in locked}
+
+
+def _read_holders() -> dict[int, int]:
+    """Read from the system's list which process has a lock on a file, by the file's number.
+
+    Without the device, which some file systems call otherwise there.
+    """
+    lines = Path("/proc/locks").read_text()
+    return {int(number): int(pid) for pid, number in re.findall(r" (-?\d+) \S+:(\d+) ", lines)}
 
 
 def _place(folder: str | Path, run_id: str) -> str:
