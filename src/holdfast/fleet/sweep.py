@@ -24,6 +24,7 @@ _MOST_DUE = 500
 _SLOW_S = 2.0  # a look that took longer: others may have lost their leases while they waited as we did
 _GAP_S = 0.05  # between two looks: what happens at once is looked at once
 _MOST_SHARE = 0.1  # of the time is spent with quick looks, however much happens
+_LONGEST_LEASE_S = 120.0  # nobody asks for a longer one
 _FORGET_EVERY_S = 600.0
 _log = logging.getLogger("holdfast.fleet")
 
@@ -56,8 +57,7 @@ class Sweep:
         self._forget_at = 0.0
         self._away_since: float | None = None
         self._past: tuple[float, float, float] | None = None
-        """The time of the database when it was last asked, and when it was asked and answered, by a clock that is never
-        set."""
+        """The time of the database when it was last asked, and when it was asked and answered, by `_elapsed`."""
 
     def wake(self) -> None:
         """Look now, instead of in a moment."""
@@ -103,15 +103,16 @@ class Sweep:
         await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
 
     async def _look_for_all(self, driven: int, on_drain: Callable[[], None]) -> None:
-        began, sent_at = time.time(), time.monotonic()
+        began, sent_at = time.time(), _elapsed()
         heard = await beat(self._db, self._facts, driven=driven, clock_off_s=self._clock_off_s)
         if not heard.is_known:  # it was silent for so long that it was forgotten
             await register(self._db, self._facts)
             return
         self._compare_clocks(heard.now, began, time.time())
-        await self._look_for_jump(heard.now, sent_at, time.monotonic())
         if heard.is_draining:
             on_drain()
+        if await self._is_clock_set(heard.now, sent_at, _elapsed()):
+            return  # by the time of the next look all owners have renewed their leases by the new clock
         self._hear(is_sweeper=heard.is_sweeper)
         if not heard.is_sweeper:
             return
@@ -125,8 +126,9 @@ class Sweep:
         if heard.due:
             await self._queue.enqueue(heard.due)
         if time.monotonic() >= self._forget_at:
-            self._forget_at = time.monotonic() + _FORGET_EVERY_S
+            await bound_times(self._db, longest_lease_s=_LONGEST_LEASE_S)
             await forget_gone(self._db)
+            self._forget_at = time.monotonic() + _FORGET_EVERY_S
 
     def _fire_schedules(self) -> None:
         """Start what schedules have due, beside the looks: to make a run may take longer than a sign of life."""
@@ -154,18 +156,21 @@ class Sweep:
         if off_s:
             _log.warning("This machine's clock is %s; timers go by the database's", describe_off(off_s))
 
-    async def _look_for_jump(self, now: float, sent_at: float, heard_at: float) -> None:
+    async def _is_clock_set(self, now: float, sent_at: float, heard_at: float) -> bool:
         """Bound what lasts for seconds if the database's clock was set, as that of a standby may be that took over."""
-        past, self._past = self._past, (now, sent_at, heard_at)
-        if past is None:
-            return
-        back_s = measure_off(now - past[0], sent_at - past[2], heard_at - past[1])
-        if not back_s:
-            return
-        _log.warning("The database's clock was set %s by %.0f s", "back" if back_s > 0 else "forward", abs(back_s))
-        self._journal.note_outage()  # forward: leases that seem to be over are not
-        if back_s > 0:
-            await bound_times(self._db)
+        back_s = 0.0
+        if self._past is None:  # whoever might have noticed before may be gone
+            await bound_times(self._db, longest_lease_s=_LONGEST_LEASE_S)
+        else:
+            before, sent_before, heard_before = self._past
+            back_s = measure_off(now - before, sent_at - heard_before, heard_at - sent_before)
+        if back_s:
+            _log.warning("The database's clock was set %s by %.0f s", "back" if back_s > 0 else "forward", abs(back_s))
+            self._journal.note_outage()  # forward: leases that seem to be over are not
+            if back_s > 0:
+                await bound_times(self._db)
+        self._past = now, sent_at, heard_at  # not before: what could not be bounded is tried again at the next look
+        return back_s != 0
 
     def _hear(self, *, is_sweeper: bool) -> None:
         """Hear of every commit while it falls to us to look for all; others need not."""
@@ -175,3 +180,8 @@ class Sweep:
         self._hearing.close()
         if is_sweeper:
             self._hearing.enter_context(self._journal.noticing(self.wake))
+
+
+def _elapsed() -> float:
+    """Return the seconds of a clock that is never set, and that goes on while the machine sleeps if there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -308,26 +308,43 @@ async def forget_gone(db: Database) -> None:
         await session.commit()
 
 
-# A row that is locked is being written by its owner, which sets its lease anew.
-_BOUND_LEASES = """
-UPDATE journal_runs SET lease_until = clock_timestamp() + make_interval(secs => :alive) WHERE run_id IN (
-    SELECT run_id FROM journal_runs WHERE lease_until > clock_timestamp() + make_interval(secs => 2 * :alive)
-    ORDER BY run_id FOR UPDATE SKIP LOCKED)
-"""
-_BOUND_WORKERS = f"""
-UPDATE workers SET seen_at = least(seen_at, {NOW}), sweeps_until = least(sweeps_until, {NOW} + :alive)
-WHERE seen_at > {NOW} OR sweeps_until > {NOW} + :alive
-"""  # noqa: S608 - ours
-_BOUND_LOOKS = f"UPDATE run_looks SET again_at = {NOW} WHERE again_at > {NOW} + :longest"  # noqa: S608 - ours
+# A row that is locked is left out: its owner writes it, and sets its lease anew. If it was somebody else, the next
+# sweep bounds it. What a flow was due for when it was written is due still; a time that somebody chose stays.
+_BOUNDS = tuple(
+    f"UPDATE {table} SET {change} WHERE ({key}) IN "  # noqa: S608 - ours
+    f"(SELECT {key} FROM {table} WHERE {condition} ORDER BY {key} FOR UPDATE SKIP LOCKED)"
+    for table, key, change, condition in (
+        (
+            "journal_runs",
+            "run_id",
+            "lease_until = clock_timestamp() + make_interval(secs => :alive)",
+            "lease_until > clock_timestamp() + make_interval(secs => :longest_lease)",
+        ),
+        (
+            "workers",
+            "name",
+            f"seen_at = least(seen_at, {NOW}), sweeps_until = least(sweeps_until, {NOW} + :alive)",
+            f"seen_at > {NOW} OR sweeps_until > {NOW} + :alive",
+        ),
+        ("run_looks", "run_id, worker", f"again_at = {NOW}", f"again_at > {NOW} + :longest_look"),
+        (
+            "flow_runs",
+            "run_id",
+            f"wake_at = {NOW}, updated_at = {NOW}",
+            f"wake_at > {NOW} AND wake_at <= updated_at",
+        ),
+    )
+)
 
 
-async def bound_times(db: Database) -> None:
+async def bound_times(db: Database, *, longest_lease_s: float = 2 * ALIVE_S) -> None:
     """Let what lasts for seconds last no longer from now on, though the database's clock has gone back: leases, signs
-    of life, and when a worker looks at a run again. Their owners have a lease's time to renew them.
+    of life, when a worker looks at a run again, and flows that were due. Owners have a lease's time to renew theirs.
     """
+    terms = {"alive": ALIVE_S, "longest_lease": longest_lease_s, "longest_look": MAX_BACK_OFF_S}
     async with db.session() as session:
-        for sql in (_BOUND_LEASES, _BOUND_WORKERS, _BOUND_LOOKS):
-            await session.execute(text(sql), {"alive": ALIVE_S, "longest": MAX_BACK_OFF_S})
+        for sql in _BOUNDS:
+            await session.execute(text(sql), terms)
         await session.commit()
 
 

@@ -77,5 +77,4 @@ async def test_a_dead_workers_run_goes_on_elsewhere_though_its_lease_is_an_hour_
             (office.gates / "second.closed").unlink()
 
             assert (await office.wait_for(run_id))["state"] == "completed"
-
-    assert beta.is_running
+            assert beta.is_running

@@ -104,11 +104,13 @@ def find_living(connection: Connection, run_ids: Sequence[str], lease_s: float) 
 def _read_owners(
     connection: Connection, run_ids: Sequence[str], lease_s: float, *, sync: Callable[[], None] | None = None
 ) -> list[tuple[str, str, bool]]:
-    # A lease that ended while the server was away, or soon after, could not be renewed in time: it gets one more.
+    # A lease that ended while the server was away, or soon after, could not be renewed in time: it gets one more. Not
+    # if the clock has been set back to before the server's start, where all of that would hold for as long.
     cursor = connection.execute(
         "SELECT run_id, owner, lease_until > clock_timestamp() "
         "OR (lease_until < pg_postmaster_start_time() + make_interval(secs => %s) "
-        "AND clock_timestamp() < pg_postmaster_start_time() + make_interval(secs => %s)) "
+        "AND clock_timestamp() BETWEEN pg_postmaster_start_time() "
+        "AND pg_postmaster_start_time() + make_interval(secs => %s)) "
         "FROM journal_runs WHERE run_id = ANY(%b) AND owner IS NOT NULL AND lease_until IS NOT NULL",
         (lease_s / 2, float(lease_s), list(run_ids)),
     )
