@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.measure import Place, Reading, reading
+from benchmarks.measure import Place, Reading, git, reading
 from holdfast.flows.service.handle import get_flow
 from holdfast.flows.service.start import start_flow
 from holdfast.runtime.checkpoint.postgres.store import PostgresCheckpointer
@@ -155,7 +155,9 @@ def _read_one(connection: "psycopg.Connection[tuple[object, ...]]", sql: str, *v
 
 # -- what a step and an idle worker cost ------------------------------------------------------------------------------
 
-_WORKFLOWS = 3
+_WORKFLOWS = 10
+_QUIET_S = 40.0
+_OPEN_RUNS = "SELECT count(*) FROM runs WHERE state <> 'completed'"
 _TRANSACTIONS = "SELECT sum(xact_commit) FROM pg_stat_database WHERE datname = current_database()"
 _CONNECTIONS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
@@ -164,28 +166,32 @@ _CONNECTIONS = (
 
 
 def measure_costs(place: Place, idle_s: float = 20.0) -> dict[str, float]:
-    """Rows, bytes of log and of tables per flow and per step, and what an idle worker takes; synced as by default."""
+    """Rows, bytes of log and of tables and CPU of a worker per flow and workflow, and what an idle one takes; synced as
+    by default.
+    """
     costs: dict[str, float] = {}
-    with psycopg.connect(place.url, autocommit=True) as connection, _workers(place, 1):
+    with psycopg.connect(place.url, autocommit=True) as connection, _workers(place, 1) as (worker,):
         asyncio.run(_warm_up(place))
         for name, flow, steps in (("flow", "one_step", 1), ("flow_of_50", "many_quick_steps", 50)):
-            before = _read_state(connection)
+            before = _read_state(connection, worker)
             asyncio.run(_do(place, flow, place.steps // steps, steps))
-            after = _read_state(connection)
+            after = _read_state(connection, worker)
             count = place.steps // steps
             costs |= {f"{name}_{key}": (after[key] - before[key]) / count for key in before}
-        _run_workflows(place, 1)
-        before = _read_state(connection)
-        _run_workflows(place, _WORKFLOWS)
-        after = _read_state(connection)
+        _run_workflows(place, connection, 3)
+        before = _read_state(connection, worker)
+        _run_workflows(place, connection, _WORKFLOWS)
+        after = _read_state(connection, worker)
         costs |= {f"workflow_{key}": (after[key] - before[key]) / _WORKFLOWS for key in before}
-        time.sleep(15.0)  # a backend that has become idle reports its counters up to ten seconds later
-        state = _read_state(connection)
+        state = _read_state(connection, worker)
+        time.sleep(_QUIET_S)  # a backend that has become idle reports its counters much later
         done, began = _read_one(connection, _TRANSACTIONS), time.monotonic()
         time.sleep(idle_s)
         spent = float(str(_read_one(connection, _TRANSACTIONS))) - float(str(done))
         costs["idle_transactions_per_s"] = spent / (time.monotonic() - began)
-        costs["idle_wal_bytes_per_s"] = (_read_state(connection)["wal_bytes"] - state["wal_bytes"]) / idle_s
+        idle = _read_state(connection, worker)
+        for name in ("wal_bytes", "worker_s"):
+            costs[f"idle_{name}_per_s"] = (idle[name] - state[name]) / (_QUIET_S + idle_s)
         costs["idle_connections"] = float(str(_read_one(connection, _CONNECTIONS)))
     return costs
 
@@ -198,33 +204,38 @@ async def _do(place: Place, flow: str, count: int, steps: int) -> None:
     store.close()
 
 
-def _read_state(connection: "psycopg.Connection[tuple[object, ...]]") -> dict[str, float]:
-    """Rows of all tables, bytes of log written so far, and bytes that the tables take with their indexes."""
+def _read_state(connection: "psycopg.Connection[tuple[object, ...]]", worker: BenchWorker) -> dict[str, float]:
+    """Rows of all tables, bytes of log written so far, bytes that the tables take with their indexes, and the seconds
+    of CPU of the worker and of the processes that it has waited for.
+    """
     tables = [str(name) for (name,) in connection.execute("SELECT relname FROM pg_stat_user_tables").fetchall()]
     rows = sum(int(str(_read_one(connection, f"SELECT count(*) FROM {name}"))) for name in tables)
     events = int(str(_read_one(connection, "SELECT count(*) FROM events")))
     size = "SELECT sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables"
     wal, stored = (float(str(_read_one(connection, sql))) for sql in ("SELECT pg_current_wal_lsn() - '0/0'", size))
-    return {"rows": rows, "events": events, "wal_bytes": wal, "stored_bytes": stored}
+    fields = Path(f"/proc/{worker.process.pid}/stat").read_text().rpartition(") ")[2].split()
+    worker_s = sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    return {"rows": rows, "events": events, "wal_bytes": wal, "stored_bytes": stored, "worker_s": worker_s}
 
 
-def _run_workflows(place: Place, count: int) -> None:
-    """Rehearsals of a small workflow, each by a command of its own."""
+def _run_workflows(place: Place, connection: "psycopg.Connection[tuple[object, ...]]", count: int) -> None:
+    """Rehearsals of a small workflow, left to the worker."""
     repo = place.folder / "repo"
     if not repo.exists():
         repo.mkdir()
         (repo / "README.md").write_text("# Sample\n")
-        git = ["git", "-c", "user.name=Bench", "-c", "user.email=bench@example.org", "-C", str(repo)]
         for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "begin"]):
-            subprocess.run([*git, *words], check=True)
+            git(repo, *words)
     environment = {
         **os.environ,
         "HOLDFAST_DATABASE_URL": place.url,
         "HOLDFAST_DATA_DIR": str(place.folder / "runs"),
     }
-    words = ["run", "spec-and-review", "--repo", str(repo), "--requirements", "Add a flag.", "--simulate", "--yes"]
+    words = ["run", "spec-and-review", "--repo", str(repo), "--requirements", "Add a flag.", "--simulate", "--detach"]
     for _ in range(count):
         subprocess.run([sys.executable, "-m", "holdfast", *words], env=environment, check=True, capture_output=True)
+    while _read_one(connection, _OPEN_RUNS):
+        time.sleep(0.01)
 
 
 def main() -> None:
@@ -236,7 +247,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hf-costs-") as folder, running(Path(folder)) as server:
         assert isinstance(server, Server), server
         with server.database() as url:
-            print(json.dumps(measure_costs(Place(Path(folder), url, 500)), indent=2))
+            print(json.dumps(measure_costs(Place(Path(folder), url, 1000)), indent=2))
 
 
 if __name__ == "__main__":
