@@ -17,7 +17,7 @@ class PhaseStatistics(BaseModel):
     median_s: float
     median_cost_usd: float = Field(description="Real money; 0 where the figures are of rehearsals.")
     median_simulated_usd: float
-    told: str = Field(description="Both in words.", examples=["2 min · $0.12"])
+    summary: str = Field(description="Both in words.", examples=["2 min · $0.12"])
 
 
 class WorkflowStatistics(BaseModel):
@@ -105,7 +105,7 @@ def _of_phase(key: str, phases: list[PastPhase]) -> PhaseStatistics:
         median_s=seconds,
         median_cost_usd=real,
         median_simulated_usd=simulated,
-        told=f"{duration(seconds)} · {cost(real, simulated)}",
+        summary=f"{duration(seconds)} · {cost(real, simulated)}",
     )
 
 

@@ -61,7 +61,7 @@ class Bar:
     since: float
     until: float | None
     look: str = ""
-    told: str = ""
+    summary: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Row:
     is_open: bool = False
     bars: Sequence[Bar] = ()
     ends: Sequence[End] = ()
-    told: str = ""
+    summary: str = ""
     title: str = ""
     facts: Sequence[str] = ()
     error: str = ""
@@ -181,7 +181,7 @@ def _phase_row(
             for attempt in attempts
             if attempt.until is not None and attempt.state in _BROKEN
         ],
-        told=", ".join([f"{phase.key}: {status.word.lower()}", *many, *times]),
+        summary=", ".join([f"{phase.key}: {status.word.lower()}", *many, *times]),
         title=planned.title if planned else phase.key,
         error=error_text(phase.error),
         hint=str(phase.error.get("hint") or "") if isinstance(phase.error, dict) else "",
@@ -209,7 +209,7 @@ def _queued_before(attempts: Sequence[AttemptSpan], planned: Phase | None, trace
     # A bar shorter than this is only the time that the engine takes between two phases.
     if since is None or attempts[0].since - since <= 0.15:
         return []
-    return [Bar(SegmentType.QUEUED, since, attempts[0].since, told="queued")]
+    return [Bar(SegmentType.QUEUED, since, attempts[0].since, summary="queued")]
 
 
 def _list_phase_facts(planned: Phase | None, worker: str, trace: RunTrace, key: str) -> list[str]:
@@ -318,7 +318,7 @@ def _call_row(call: CallSpan, now: float, *, still_since: float | None = None) -
         attempts=call.tries,
         bars=[Bar(kind, call.since, None if is_live else until, look, f"{call.label}, {word}")],
         ends=[End(call.since if call.until is None else call.until, end)] if end else [],
-        told=f"{call.label}: {word}, {duration(took)}{used}",
+        summary=f"{call.label}: {word}, {duration(took)}{used}",
         facts=facts,
         error=call.error,
         start_seq=call.start_seq,

@@ -18,14 +18,14 @@ def test_an_estimate_says_what_it_is_made_of() -> None:
     by_prices = to_estimate("prices", UsdRange(1.0, 0.4, 3.4), seconds=None, runs=0, unpriced=["m"])
     by_nothing = to_estimate("unknown", None, seconds=None, runs=0)
 
-    assert (by_runs.amount, by_runs.told) == (
+    assert (by_runs.amount, by_runs.summary) == (
         "about $1.20",
         "The median of 8 completed runs; the dearest was $3.40. It takes 24 min, as runs of it took so far.",
     )
     assert by_prices.amount == "$0.40 to $3.40"
-    assert by_prices.told.startswith("A guess")
-    assert by_prices.told.endswith("no price is known: m.")
-    assert (by_nothing.amount, by_nothing.told) == ("not known", "No price is known for its models.")
+    assert by_prices.summary.startswith("A guess")
+    assert by_prices.summary.endswith("no price is known: m.")
+    assert (by_nothing.amount, by_nothing.summary) == ("not known", "No price is known for its models.")
     assert to_estimate("simulated", UsdRange(0.0, 0.0, 0.0), seconds=3, runs=1).amount == "$0"
 
 

@@ -42,7 +42,7 @@ def test_an_attempt_that_waits_for_a_person_is_told_apart_from_work() -> None:
         ("working", 101, 102),
     ]
     assert attempt.state == "completed"
-    assert row.told == "plan: completed, worked 5.0 s, waited 1 min 35 s, queued 1.0 s"
+    assert row.summary == "plan: completed, worked 5.0 s, waited 1 min 35 s, queued 1.0 s"
     assert (row.seconds, row.live_since) == (101, None)
     assert known.find_busy() == [(1, 5), (101, 102)]
 
@@ -331,7 +331,7 @@ def test_a_subagent_at_work_stands_with_its_name_before_the_call_that_began_it_i
     assert live.status is not None
     assert (live.status.word, live.live_since, list(live.facts)) == ("under way", 4, ["2 calls inside"])
     assert (model.depth, model.brief, tool.depth) == (1, "12.1k → 820", 1)
-    assert model.told == "m: done, 1.0 s, 12,100 tokens in, 820 out"
+    assert model.summary == "m: done, 1.0 s, 12,100 tokens in, 820 out"
     assert (done.label, done.bars[0].since, done.bars[0].until) == ("subagent reader", 3.5, 9)
     assert (done.start_seq, done.end_seq) == (7, 7)
     assert [row.depth for row in inside] == [1, 1]

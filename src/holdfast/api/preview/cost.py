@@ -35,7 +35,7 @@ class Estimate(BaseModel):
     runs: int = Field(description="How many past runs it is made of.")
     unpriced: list[str] = Field(description="Models whose prices are not known; their cost is not in it.")
     amount: str = Field(description="The figure as it is told.", examples=["about $1.20"])
-    told: str = Field(description="What it is made of, and how long such runs took.")
+    summary: str = Field(description="What it is made of, and how long such runs took.")
 
 
 class UsdRange(NamedTuple):
@@ -116,7 +116,7 @@ def to_estimate(
         runs=runs,
         unpriced=missing,
         amount=amount,
-        told=origin + takes,
+        summary=origin + takes,
     )
 
 

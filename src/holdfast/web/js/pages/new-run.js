@@ -114,7 +114,7 @@ async function open(place, form, { key, like, order, signal }) {
 	function drawPlan() {
 		const item = getItem();
 		if (!item) return fill(plan, h("p.soft", "Choose a workflow to see what it does."));
-		const { amount, told: explanation } = preview?.estimate ?? { amount: "–", told: "Choose a workflow to see what it may cost." };
+		const { amount, summary: explanation } = preview?.estimate ?? { amount: "–", summary: "Choose a workflow to see what it may cost." };
 		const limits = preview?.limits.notes.map(({ tone, text }) => h(`p.small.note.tone-${tone}`, text));
 		return fill(
 			plan,

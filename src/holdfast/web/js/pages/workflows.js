@@ -90,7 +90,7 @@ const phaseItem = ({ key, title: name, risk, tone, approval, facts, instructions
 			h("h3.foreign", name),
 			h("code", key),
 			mark(tone, `${risk} risk`, { pill: true, shapeName: "idle" }),
-			median && h("span.soft.small.num", median.told),
+			median && h("span.soft.small.num", median.summary),
 		),
 		h("p", approval),
 		pairs(facts, "dl.facts.small"),

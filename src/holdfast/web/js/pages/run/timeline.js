@@ -160,7 +160,7 @@ export function timeline(panel, view) {
 		const level = Math.min(depth, 4);
 		const open = h(
 			`button.tl-label.${type}.depth-${row.has_steps ? 0 : level}`,
-			{ type: "button", dataset: { key }, "aria-pressed": String(key === chosen), title: row.told, onclick: (event) => choose(key, event.detail === 0) },
+			{ type: "button", dataset: { key }, "aria-pressed": String(key === chosen), title: row.summary, onclick: (event) => choose(key, event.detail === 0) },
 			h(`span.mark.tone-${status.tone}`, shape(status.shape), h("span.unseen", status.word)),
 			h("span.name.clip.foreign", row.label, !isPhase && [" ", h("span.soft", row.brief)]),
 			row.attempts > 1 && h("span.tag", `×${row.attempts}`),
@@ -260,7 +260,7 @@ function chart(rows, tops, { first, last }, scale, marks, now) {
 	});
 	const visibleRows = rows.slice(first, last);
 	const bodies = visibleRows.map((row, index) => rowGroup(row, tops[first + index + 1] - tops[first], scale, now));
-	const description = visibleRows.map((row) => row.told).filter(Boolean).slice(0, 30).join("; ") || "Nothing has happened yet";
+	const description = visibleRows.map((row) => row.summary).filter(Boolean).slice(0, 30).join("; ") || "Nothing has happened yet";
 	const props = { width: seen, height: Math.max(height, 4), role: "img", "aria-label": description, style: { "margin-top": `${tops[first]}px` } };
 	return h("svg:svg", props, patterns("tl"), folds, ticks, bodies, marks.map(({ type, ts }) => line(`moment-line.${type}`, at(ts))));
 }
@@ -270,7 +270,7 @@ const BAD = ["failed", "cut"];
 function rowGroup({ type: rowType, bars, ends }, bottom, { at, seen }, now) {
 	const middle = bottom - ROW_HEIGHTS[rowType] / 2;
 	const isPhase = rowType === "phase";
-	const segments = bars.map(({ type, since, until, look, told: label }) => {
+	const segments = bars.map(({ type, since, until, look, summary: label }) => {
 		const [start, end] = [at(since), at(until ?? now)];
 		if (end < -2 || start > seen + 2) return null;
 		const x = Math.max(-4, start);
