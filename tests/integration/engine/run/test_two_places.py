@@ -117,6 +117,33 @@ async def test_f1_an_agent_that_could_change_only_a_worktree_that_is_gone_runs_a
     assert [start["is_contained"] for start in starts] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("is_unsandboxed", "fields"),
+    [
+        (True, {"permissions": {"network": "deny"}}),
+        (False, {"permissions": {"network": "deny"}, "sandbox": False}),
+        (False, {"permissions": {"network": "deny"}, "sandbox": {"read": ["/opt"]}}),
+        (False, {"permissions": {"network": "deny", "readable": ["/opt"]}}),
+        (False, {}),
+    ],
+    ids=["run-unsandboxed", "persona-unsandboxed", "reads-more", "commands-read-more", "network"],
+)
+async def test_only_an_agent_that_runs_in_a_sandbox_and_reaches_nobody_is_recorded_as_contained(
+    world: World, is_unsandboxed: bool, fields: dict[str, Any]
+) -> None:
+    engine = engine_with(world, HAND_IN, **fields)
+
+    result = await engine.run(template(phase("spec")), repo_path=world.repo, is_unsandboxed=is_unsandboxed)
+
+    if result.state is RunStatus.PAUSED:  # a person is asked, since the persona goes without a sandbox
+        [row] = await world.approvals(str(result.run_id))
+        await engine.decide(result.run_id, row.id, "approve")
+        result = await engine.resume(result.run_id)
+    assert result.state is RunStatus.COMPLETED, result.error
+    [start] = world.events(str(result.run_id), EventKind.TOOL_STARTED)
+    assert start.payload["place"]["is_contained"] is False
+
+
 @pytest.mark.parametrize("on_lost", ["ask", "rerun"])
 async def test_f1_what_was_left_of_a_command_here_is_not_taken_for_its_next_start_when_the_run_comes_back(
     worlds: tuple[World, World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_lost: str
