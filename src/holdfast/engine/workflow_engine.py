@@ -18,7 +18,7 @@ from holdfast.engine.conversation.end import end_unchanged
 from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
 from holdfast.engine.run.binder import RunBinder
-from holdfast.engine.run.change import ChangeOptions, ChangeRequest, RunChange, write_change
+from holdfast.engine.run.change import ChangeOptions, ChangeRequest, RunChange, write_change, write_unchanged
 from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run_id, write_new
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
@@ -191,13 +191,17 @@ class WorkflowEngine:
     ) -> RunChange:
         """Give a run other personas or requirements before it is resumed, or retried. The journal says who did.
 
-        All of it is written or nothing, with rows `beside` it and the events that come `then`. Raises what `resume`
-        (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
+        All of it is written or nothing, with rows `beside` it and the events that come `then`, also where those are all
+        there is. Raises what `resume` (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
         """
         stored = await get_run(self._db, run_id)
+        request, also = ChangeRequest(**change), SameCommit(then, beside)
+        if not request:
+            await self._load_to_change(stored.run.id, is_retry=is_retry)
+            async with self._owner.journal() as journal:
+                return await write_unchanged(journal, stored.run.id, also)
         async with self._owner.owning(stored.run.id) as (journal, claim):
-            also = SameCommit(then, beside)
-            return await self._write_change(journal, claim, ChangeRequest(**change), is_retry=is_retry, also=also)
+            return await self._write_change(journal, claim, request, is_retry=is_retry, also=also)
 
     async def restore_files(self, run_id: RunId, *, before: int, by: str = "") -> RestoredFiles:
         """Put a run's files back as they were before one of its events; a phase under way starts anew from them.
@@ -377,12 +381,16 @@ class WorkflowEngine:
         also: SameCommit = SameCommit(),  # noqa: B008 - frozen
     ) -> RunChange:
         async def load() -> tuple[LoadedRun, Mapping[str, Binding]]:
-            loaded = await self._owner.load(claim.run_id, may_be_over=is_retry)
-            if is_retry:
-                check_failed(loaded.stored)
+            loaded = await self._load_to_change(claim.run_id, is_retry=is_retry)
             return loaded, self._binder.bind_changed(loaded, change)
 
         return await write_change(self._db, journal, claim, change, load=load, also=also)
+
+    async def _load_to_change(self, run_id: str, *, is_retry: bool) -> LoadedRun:
+        loaded = await self._owner.load(run_id, may_be_over=is_retry)
+        if is_retry:
+            check_failed(loaded.stored)
+        return loaded
 
 
 def _to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:

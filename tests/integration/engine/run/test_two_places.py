@@ -19,8 +19,9 @@ from holdfast.engine.phase import commands
 from holdfast.engine.run import foreign_commands
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.enums import Backend, RunStatus
-from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.errors import LeaseLost, RunBusy, StoreUnavailable
 from holdfast.persistence.listings import list_due
+from holdfast.persistence.statements import set_wake
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Claim
@@ -320,6 +321,29 @@ async def test_f7_a_run_whose_owners_died_three_times_waits_for_a_person(world: 
     assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "crashing")
 
     assert (await world.engine().resume(run_id)).state is RunStatus.COMPLETED
+
+
+async def test_f7_whoever_only_asks_that_a_run_goes_on_does_not_hide_that_its_owner_died(world: World) -> None:
+    run_id = await world.run_and_stop(lambda _turn: None)
+    for _ in range(2):
+        world.db.store.save_event(create_event(run_id, EventKind.RUN_RESUMED, taken_over=True))
+    await _leave_claim(world, run_id)
+
+    asked = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by="you")
+    await world.engine().change(run_id, then=[asked], beside=[set_wake(run_id)])
+    paused = await world.engine().resume(run_id)
+
+    assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "crashing")
+
+
+async def test_nobody_asks_a_run_to_go_on_that_is_being_driven(world: World) -> None:
+    claim = world.db.store.claim(run_id := await world.run_and_stop(lambda _turn: None))
+
+    with pytest.raises(RunBusy):
+        await world.engine().change(run_id, beside=[set_wake(run_id)])
+
+    world.db.store.release(claim)
+    assert (await world.run_row(run_id)).wake is None
 
 
 async def test_f7_that_a_run_is_set_up_anew_on_each_machine_is_no_progress(worlds: tuple[World, World]) -> None:
