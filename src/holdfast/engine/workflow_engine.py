@@ -17,7 +17,7 @@ from holdfast.engine.approvals.questions import UNSET, ApprovalDecision, to_ques
 from holdfast.engine.conversation.end import end_unchanged
 from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
-from holdfast.engine.run.binder import RunBinder
+from holdfast.engine.run.binder import RunBinder, to_availability
 from holdfast.engine.run.change import ChangeOptions, ChangeRequest, RunChange, write_change, write_unchanged
 from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run_id, write_new
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
@@ -30,6 +30,7 @@ from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy
 from holdfast.images import Image
+from holdfast.persistence.admission import check_not_passed
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval
@@ -62,7 +63,7 @@ class WorkflowEngine:
         self._db = db
         self._config = config
         personas = tuple(persona_pool)
-        available = _to_availability(available_backends)
+        available = to_availability(available_backends)
         self._binder = RunBinder(config, personas, artifact_registry, consent_store, available)
         self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback, find_sandbox)
 
@@ -107,6 +108,10 @@ class WorkflowEngine:
             await self._owner.drive(journal, claim, NewStart())
         return await self.result(new.run_id)
 
+    async def check(self, template: WorkflowTemplate, **options: Unpack[RunOptions]) -> None:
+        """Raise what keeps a run from being made now, with nothing written; options as for `run`."""
+        await self._binder.bind_new(RunRequest(template, **options))
+
     async def create(
         self,
         template: WorkflowTemplate,
@@ -121,6 +126,8 @@ class WorkflowEngine:
         the run.
         """
         new = await self._binder.bind_new(RunRequest(template, **options))
+        if new.order.due_at is not None:
+            await check_not_passed(self._db, new.order.due_at)
         async with self._owner.owning(new.run_id) as (journal, claim):
             await write_new(self._db, journal, claim, new, config=self._config, also=SameCommit(then, beside))
         return new.run_id
@@ -391,9 +398,3 @@ class WorkflowEngine:
         if is_retry:
             check_failed(loaded.stored)
         return loaded
-
-
-def _to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
-    if isinstance(backends, BackendAvailability):
-        return backends
-    return BackendAvailability(available_backends=frozenset(backends or ()))
