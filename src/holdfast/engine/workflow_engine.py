@@ -23,7 +23,7 @@ from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
 from holdfast.engine.run.restoration import RestoredFiles, restore_files
-from holdfast.engine.run.start import NewStart, ResumeStart, RetryStart, check_failed
+from holdfast.engine.run.start import DueStart, NewStart, ResumeStart, RetryStart, check_failed
 from holdfast.engine.run.stop_request import see_cancelled, wait_until_paused
 from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
@@ -161,10 +161,10 @@ class WorkflowEngine:
     async def drive_due(self, run_id: str) -> None:
         """Do what `drive` does with a run that was just listed as due: that there is one need not be found out again.
 
-        Raises `RunBusy` before what else `drive` raises.
+        Raises `RunBusy` before what else `drive` raises, and `RunNotInState` if it was paused since.
         """
         async with self._owner.owning(run_id) as (journal, claim):
-            await self._go_on(journal, claim, ResumeStart())
+            await self._go_on(journal, claim, DueStart())
 
     async def _go_on(self, journal: Journal, claim: Claim, start: ResumeStart) -> None:
         await decide_overdue(self._db, journal, run_id=claim.run_id)

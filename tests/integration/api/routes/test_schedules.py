@@ -51,7 +51,7 @@ async def test_a_run_is_not_started_at_a_time_that_is_over(api: Api) -> None:
     just = await api.operator.post("/api/runs", json=api.body(at=(now - timedelta(seconds=5)).isoformat()))
 
     assert (over.status_code, over.json()["code"], just.status_code) == (422, "time_passed", 202), over.text
-    assert over.json()["field"] == "at"
+    assert over.json()["errors"][0]["where"] == ["body", "at"]
 
 
 async def test_the_budget_page_says_the_limit_that_counts(api: Api) -> None:

@@ -253,10 +253,3 @@ async def test_a_merge_killed_in_the_middle_of_its_push_is_finished_by_the_next(
     assert len(git(bare, "rev-list", f"{before}..main").split()) == 1  # the result is there once
     assert len(world.events(run_id, "run.merged")) == 1
     assert (await world.run_row(run_id)).merged_into == "main"
-
-
-def test_a_repository_of_a_persons_own_is_no_copy_of_a_remote_one_whatever_its_name(tmp_path: Path) -> None:
-    mirror = remotes.mirror_path("https://example.org/shop.git", tmp_path)
-
-    assert remotes.is_mirror(mirror, tmp_path)
-    assert not remotes.is_mirror(tmp_path / "code" / mirror.name, tmp_path)
