@@ -106,14 +106,14 @@ def test_a_fork_and_a_resume_that_are_detached_are_taken_by_the_next_server(
 def test_a_run_that_waits_for_a_person_says_so_though_it_is_left_to_others(start: Command, holdfast: Command) -> None:
     run_id = start().json["run_id"]
 
-    told = holdfast("resume", run_id, "--detach")
+    said = holdfast("resume", run_id, "--detach")
     read = holdfast("resume", run_id, "--detach", "--json")
 
     (waiting,) = holdfast("approvals", "--json").json
-    assert (told.code, read.code, read.json) == (3, 3, {"run_id": run_id, "state": "paused"})
-    assert ".holdfast/results/draft.json" in told.err
-    assert f"holdfast approve {waiting['approval_id'][:8]}" in told.err
-    assert "waits for holdfast serve" not in told.err
+    assert (said.code, read.code, read.json) == (3, 3, {"run_id": run_id, "state": "paused"})
+    assert ".holdfast/results/draft.json" in said.err
+    assert f"holdfast approve {waiting['approval_id'][:8]}" in said.err
+    assert "waits for holdfast serve" not in said.err
     holdfast("approve", waiting["approval_id"])
     assert holdfast("resume", run_id, "--detach").code == 0
     # What is to be done anew asks nothing yet.

@@ -329,8 +329,8 @@ async def test_f7_whoever_only_asks_that_a_run_goes_on_does_not_hide_that_its_ow
         world.db.store.save_event(create_event(run_id, EventKind.RUN_RESUMED, taken_over=True))
     await _leave_claim(world, run_id)
 
-    asked = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by="you")
-    await world.engine().change(run_id, then=[asked], beside=[set_wake(run_id)])
+    request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by="you")
+    await world.engine().change(run_id, then=[request], beside=[set_wake(run_id)])
     paused = await world.engine().resume(run_id)
 
     assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "crashing")
