@@ -8,7 +8,7 @@ HoldfastError
 ├── store      StoreError: StoreUnsupported  StoreNewer  StoreUnreadable  StoreFull  StoreBusy  StoreUnavailable
 │              JournalCorrupt  SequenceConflict  RowRefused
 ├── owner      RunBusy  LeaseLost  RunWaits
-├── order      QueueUnknown  LimitInvalid  ScheduleInvalid  ScheduleNotFound
+├── order      QueueUnknown  LimitInvalid  ScheduleInvalid  ScheduleNotFound  TimePassed
 ├── run        RunNotFound  RunAlreadyTerminal  RunNotInState  RunMetadataMissing  TemplateLoadFailed
 │              RunPaused  RunCancelled  UnmergedResult  CleanupBusy
 ├── step       Nondeterminism  StepFailed  StepTimeout  EventTimeout  ToolOutcomeUnknown  ToolDenied
@@ -239,6 +239,11 @@ class ScheduleInvalid(HoldfastError):
 class ScheduleNotFound(HoldfastError):
     code = "schedule_not_found"
     default_hint = "`holdfast schedule list` shows which there are."
+
+
+class TimePassed(HoldfastError):
+    code = "time_passed"
+    default_hint = "Name a later time, or none to start the run now."
 
 
 class LeaseLost(HoldfastError):

@@ -32,6 +32,7 @@ def test_a_command_is_shown_as_it_runs_allowed_for_its_kind_and_edited(
 
     # The second push is made without a question; the third is of no kind, for it is more than plain words.
     expect(card).to_contain_text(f"$ git push '{HARM}'")
+    expect(card).to_contain_text('"argv"')  # whatever else a model gives it is beside the command
     expect(card.locator("img")).to_have_count(0)
     expect(card.get_by_role("button", name="Allow for this run")).to_have_count(0)
     card.get_by_text("Edit the command").press("Enter")

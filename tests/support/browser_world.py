@@ -106,7 +106,7 @@ script:
     - say: And again.
       calls: [execute: {{command: "git push origin topic"}}]
     - say: And something else.
-      calls: [execute: {{command: "git push '{HARM}'"}}]
+      calls: [execute: {{command: "git push '{HARM}'", argv: [make, test]}}]
 {_ARTIFACT.strip(chr(10))}
 """
 _WAITING_SCRIPT = f"""

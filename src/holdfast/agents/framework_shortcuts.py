@@ -1,24 +1,24 @@
 """Work that the agent framework repeats for every agent or call, and whose outcome is the same in the whole process.
 
-Rule: what is done here only saves time. Where a newer version of the framework no longer has what is named here,
-nothing happens.
+Rule: what is done here only saves time. Where a newer version of the framework no longer has what is named here, or
+uses it in another way, agents are slower and nothing else.
 """
 
 import contextlib
 import dis
 import functools
 import typing
-from collections.abc import Callable, Iterator
-from types import CodeType
+from collections.abc import Iterator
+from types import CodeType, ModuleType
 from typing import Any
 
 
 @functools.cache
 def take_shortcuts() -> None:
     """Spare the agents of this process spans that nobody receives, and reading the framework's own code anew."""
-    _leave_out_spans()
-    _evaluate_annotations()
-    _disassemble_once()
+    for take in (_leave_out_spans, _evaluate_annotations, _disassemble_once):
+        with contextlib.suppress(ImportError, AttributeError):
+            take()
 
 
 def _leave_out_spans() -> None:
@@ -30,8 +30,9 @@ def _leave_out_spans() -> None:
         factory.traceable = _leave_untraced
 
 
-def _leave_untraced(**_options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return lambda function: function
+def _leave_untraced(*args: Any, **_options: Any) -> Any:
+    """Stand in for the decorator `traceable`, used bare or with options."""
+    return args[0] if args and callable(args[0]) else lambda function: function
 
 
 def _evaluate_annotations() -> None:
@@ -50,16 +51,21 @@ def _disassemble_once() -> None:
     # For each agent it takes apart the code of all functions of its graph, to see whether they use another graph: a
     # quarter of what a graph costs. The private module has no other way in.
     if hasattr(_utils, "dis"):
-        _utils.dis = _KnownCode
+        known = ModuleType(dis.__name__, dis.__doc__)
+        vars(known).update(vars(dis), get_instructions=_get_instructions)
+        _utils.dis = known
 
 
-class _KnownCode:
-    """Stands in for the module `dis`."""
+def _get_instructions(*args: Any, **options: Any) -> Iterator[dis.Instruction]:
+    """Stand in for the function of `dis`."""
+    if len(args) == 1 and not options and isinstance(args[0], CodeType):
+        return iter(_disassemble(args[0]))
+    return dis.get_instructions(*args, **options)
 
-    @staticmethod
-    @functools.lru_cache(maxsize=1000)
-    def get_instructions(code: CodeType) -> tuple[dis.Instruction, ...]:
-        return tuple(dis.get_instructions(code))
+
+@functools.lru_cache(maxsize=1000)
+def _disassemble(code: CodeType) -> tuple[dis.Instruction, ...]:
+    return tuple(dis.get_instructions(code))
 
 
 def _list_state_schemas() -> Iterator[Any]:

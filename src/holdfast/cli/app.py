@@ -220,7 +220,9 @@ def holdfast(
 
 
 _INTERRUPTED = 130
-_USAGE_CODES = ("queue_unknown", "limit_invalid", "schedule_invalid", "schedule_not_found", "worker_not_found")
+_USAGE_CODES = (
+    *("queue_unknown", "limit_invalid", "schedule_invalid", "schedule_not_found", "time_passed", "worker_not_found"),
+)
 
 
 def main() -> None:

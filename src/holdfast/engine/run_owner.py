@@ -26,7 +26,7 @@ from holdfast.engine.report import Reported, write_report
 from holdfast.engine.run.carrier import open_carrier
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
-from holdfast.engine.run.start import DriveStart, check_failed
+from holdfast.engine.run.start import DriveStart
 from holdfast.engine.run.stop import Paused, finish, pause_for_person
 from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
@@ -94,9 +94,8 @@ class RunOwner:
         if scope.log.records.cancel_request is not None:
             await driver.cancel()
             return
-        if start.may_be_over:
-            check_failed(loaded.stored)
-        elif (crashing := find_crash_loop(claim, events)) is not None:
+        start.check(loaded.stored)
+        if not start.may_be_over and (crashing := find_crash_loop(claim, events)) is not None:
             await finish(scope, Paused([crashing]))
             return
         if (waits_for := await admit(self.db, claim)) is not None:

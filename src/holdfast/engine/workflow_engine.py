@@ -17,19 +17,20 @@ from holdfast.engine.approvals.questions import UNSET, ApprovalDecision, to_ques
 from holdfast.engine.conversation.end import end_unchanged
 from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
-from holdfast.engine.run.binder import RunBinder
-from holdfast.engine.run.change import ChangeOptions, ChangeRequest, RunChange, write_change
+from holdfast.engine.run.binder import RunBinder, to_availability
+from holdfast.engine.run.change import ChangeOptions, ChangeRequest, RunChange, write_change, write_unchanged
 from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run_id, write_new
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
 from holdfast.engine.run.restoration import RestoredFiles, restore_files
-from holdfast.engine.run.start import NewStart, ResumeStart, RetryStart, check_failed
+from holdfast.engine.run.start import DueStart, NewStart, ResumeStart, RetryStart, check_failed
 from holdfast.engine.run.stop_request import see_cancelled, wait_until_paused
 from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy
 from holdfast.images import Image
+from holdfast.persistence.admission import check_not_passed
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval
@@ -62,7 +63,7 @@ class WorkflowEngine:
         self._db = db
         self._config = config
         personas = tuple(persona_pool)
-        available = _to_availability(available_backends)
+        available = to_availability(available_backends)
         self._binder = RunBinder(config, personas, artifact_registry, consent_store, available)
         self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback, find_sandbox)
 
@@ -107,6 +108,10 @@ class WorkflowEngine:
             await self._owner.drive(journal, claim, NewStart())
         return await self.result(new.run_id)
 
+    async def check(self, template: WorkflowTemplate, **options: Unpack[RunOptions]) -> None:
+        """Raise what keeps a run from being made now, with nothing written; options as for `run`."""
+        await self._binder.bind_new(RunRequest(template, **options))
+
     async def create(
         self,
         template: WorkflowTemplate,
@@ -121,6 +126,8 @@ class WorkflowEngine:
         the run.
         """
         new = await self._binder.bind_new(RunRequest(template, **options))
+        if new.order.due_at is not None:
+            await check_not_passed(self._db, new.order.due_at)
         async with self._owner.owning(new.run_id) as (journal, claim):
             await write_new(self._db, journal, claim, new, config=self._config, also=SameCommit(then, beside))
         return new.run_id
@@ -154,10 +161,10 @@ class WorkflowEngine:
     async def drive_due(self, run_id: str) -> None:
         """Do what `drive` does with a run that was just listed as due: that there is one need not be found out again.
 
-        Raises `RunBusy` before what else `drive` raises.
+        Raises `RunBusy` before what else `drive` raises, and `RunNotInState` if it was paused since.
         """
         async with self._owner.owning(run_id) as (journal, claim):
-            await self._go_on(journal, claim, ResumeStart())
+            await self._go_on(journal, claim, DueStart())
 
     async def _go_on(self, journal: Journal, claim: Claim, start: ResumeStart) -> None:
         await decide_overdue(self._db, journal, run_id=claim.run_id)
@@ -191,13 +198,17 @@ class WorkflowEngine:
     ) -> RunChange:
         """Give a run other personas or requirements before it is resumed, or retried. The journal says who did.
 
-        All of it is written or nothing, with rows `beside` it and the events that come `then`. Raises what `resume`
-        (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
+        All of it is written or nothing, with rows `beside` it and the events that come `then`, also where those are all
+        there is. Raises what `resume` (or `retry`) raises, `PersonaIneligible`, `ConsentRequired`.
         """
         stored = await get_run(self._db, run_id)
+        request, also = ChangeRequest(**change), SameCommit(then, beside)
+        if not request:
+            await self._load_to_change(stored.run.id, is_retry=is_retry)
+            async with self._owner.journal() as journal:
+                return await write_unchanged(journal, stored.run.id, also)
         async with self._owner.owning(stored.run.id) as (journal, claim):
-            also = SameCommit(then, beside)
-            return await self._write_change(journal, claim, ChangeRequest(**change), is_retry=is_retry, also=also)
+            return await self._write_change(journal, claim, request, is_retry=is_retry, also=also)
 
     async def restore_files(self, run_id: RunId, *, before: int, by: str = "") -> RestoredFiles:
         """Put a run's files back as they were before one of its events; a phase under way starts anew from them.
@@ -377,15 +388,13 @@ class WorkflowEngine:
         also: SameCommit = SameCommit(),  # noqa: B008 - frozen
     ) -> RunChange:
         async def load() -> tuple[LoadedRun, Mapping[str, Binding]]:
-            loaded = await self._owner.load(claim.run_id, may_be_over=is_retry)
-            if is_retry:
-                check_failed(loaded.stored)
+            loaded = await self._load_to_change(claim.run_id, is_retry=is_retry)
             return loaded, self._binder.bind_changed(loaded, change)
 
         return await write_change(self._db, journal, claim, change, load=load, also=also)
 
-
-def _to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
-    if isinstance(backends, BackendAvailability):
-        return backends
-    return BackendAvailability(available_backends=frozenset(backends or ()))
+    async def _load_to_change(self, run_id: str, *, is_retry: bool) -> LoadedRun:
+        loaded = await self._owner.load(run_id, may_be_over=is_retry)
+        if is_retry:
+            check_failed(loaded.stored)
+        return loaded

@@ -4,6 +4,7 @@ Rule: the id of a run follows from its schedule and its time. So whoever fires a
 another process, finds the run there; the row that says how far a schedule has come only saves looking.
 """
 
+import asyncio
 import contextlib
 import logging
 import re
@@ -18,7 +19,14 @@ from typing import Any, Protocol, get_args
 from holdfast.config import Config
 from holdfast.engine.run.create import RunOrder
 from holdfast.engine.workflow_engine import WorkflowEngine
-from holdfast.errors import HoldfastError, QueueUnknown, RunBusy, RunNotInState, ScheduleInvalid, ScheduleNotFound
+from holdfast.errors import (
+    HoldfastError,
+    QueueUnknown,
+    RunBusy,
+    RunNotInState,
+    ScheduleInvalid,
+    ScheduleNotFound,
+)
 from holdfast.flows.service.cron import CronLine
 from holdfast.flows.service.flow_schedule import Missed, choose_times
 from holdfast.persistence.admission import read_clock
@@ -37,6 +45,7 @@ from holdfast.persistence.schedule_table import (
 from holdfast.persistence.statements import to_time_text
 from holdfast.readiness import AgreedDefinitions
 from holdfast.workflow import WorkflowTemplate
+from holdfast.workspace import find_start
 from holdfast.workspace.transfer.remotes import to_folder
 
 MISSED, OVERLAP, KINDS = get_args(Missed), ("skip", "queue"), ("workflow", "flow")
@@ -77,6 +86,29 @@ def check_schedule(config: Config, schedule: Schedule) -> CronLine:
             f"There is no queue {queue!r}.", hint=f"The setting `queues` has {', '.join(config.queues)}."
         )
     return CronLine(schedule.cron, schedule.zone)
+
+
+async def check_runs(config: Config, engines: EngineSource, schedule: Schedule) -> None:
+    """Raise what would refuse each run of a workflow's schedule.
+
+    What a folder below `shared_roots` holds that is not here is known only where it fires: all machines that drive runs
+    see it, the one that adds the schedule need not.
+    """
+    options, repo = schedule.options, to_folder(schedule.repo_path)
+    if repo is not None:
+        if not repo.exists() and any(repo.is_relative_to(root) for root in config.shared_roots):
+            return
+        await asyncio.to_thread(find_start, repo, options.get("base_branch"))
+    is_simulated, overrides = bool(options.get("simulate")), options.get("persona_overrides") or {}
+    template, agreed = await engines.check_trust(repo, schedule.target, is_simulated=is_simulated, overrides=overrides)
+    engine = await engines.for_repository(repo, is_simulated=is_simulated, agreed=agreed)
+    await engine.check(
+        template,
+        repo_path=schedule.repo_path,
+        base_branch=options.get("base_branch"),
+        persona_overrides=overrides,
+        budget_usd=options.get("budget_usd"),
+    )
 
 
 async def add_schedule(db: Database, config: Config, schedule: Schedule) -> Schedule:

@@ -7,6 +7,7 @@ from holdfast.enums import ApprovalDecisionAction, PauseReason, RunStatus
 from holdfast.errors import (
     ApprovalNotFound,
     ConfigInvalid,
+    HoldfastError,
     RunAlreadyTerminal,
     RunBusy,
     RunNotFound,
@@ -174,16 +175,32 @@ async def resume_flow(run_id: str, *, store: StoreLike = "holdfast.db", by: str 
 async def resume_in_journal(journal: Journal, run_id: str, *, by: str = "") -> None:
     """Let whoever knows the flow drive a run again that was paused because processes died with it.
 
-    Raises `RunNotInState` if it was not.
+    Raises `RunNotInState` if it was not, and `RunAlreadyTerminal`.
     """
     row = await journal.query(lambda store: flow_rows.read_row(store, run_id))
     if row is None or row.status != RunStatus.PAUSED or row.waits_for != PauseReason.CRASHING:
-        raise RunNotInState(
-            f"Run {run_id} is of a flow, which goes on by itself.",
-            hint="It can be answered and cancelled, retried if it failed, and resumed if its processes died with it.",
-        )
+        raise _nothing_to_resume(run_id, None if row is None else RunStatus(row.status))
     request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=by)
     await journal.append(run_id, [request], rows=rows_of(journal, flow_rows.due(run_id)))
+
+
+def _nothing_to_resume(run_id: str, status: RunStatus | None) -> HoldfastError:
+    """Say why a flow is not to be resumed, and what can be done with it instead."""
+    if status is RunStatus.FAILED:
+        hint = f"Try the step that failed again: holdfast retry {run_id}"
+        return RunAlreadyTerminal(f"Run {run_id} has failed.", hint=hint, run_id=run_id)
+    if status is not None and status.is_terminal:
+        hint = f"Do it anew from a step on: holdfast fork {run_id} KEY"
+        return RunAlreadyTerminal(f"Run {run_id} is {status}.", hint=hint, run_id=run_id)
+    if status is RunStatus.PAUSED:
+        return RunNotInState(
+            f"Run {run_id} waits for an answer, with which it goes on by itself.",
+            hint="See for which: holdfast approvals",
+        )
+    return RunNotInState(
+        f"Run {run_id} is of a flow, which goes on by itself.",
+        hint="Whoever drives flows and knows this one takes it; it can be answered and cancelled.",
+    )
 
 
 async def delete_in_journal(journal: Journal, run_id: str, *, rows: Sequence[Statement] = ()) -> int:

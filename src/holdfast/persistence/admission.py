@@ -7,12 +7,14 @@ that no crash can leave one taken; who wants to start one counts them under a lo
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any
 
 from sqlalchemy import TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from holdfast.errors import TimePassed
 from holdfast.persistence.db import Database
 from holdfast.persistence.statements import now_text
 from holdfast.runtime.checkpoint import process_owner
@@ -21,6 +23,7 @@ from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
 
 RUN_LIMITS = ("runs", "workflow", "repository", "user")
 DAY_LIMIT, PROVIDER_LIMIT = "day", "provider"
+_CLOCKS_DIFFER = timedelta(minutes=1)
 _LOCK = 0x706C616365  # "place"
 
 
@@ -98,6 +101,13 @@ async def read_clock(db: Database) -> str:
     """Read the time as rows hold it, by the clock that timers and schedules go by."""
     async with db.session() as session:
         return str(await session.scalar(text(f"SELECT {clock_of(db).text}")))
+
+
+async def check_not_passed(db: Database, due_at: str) -> None:
+    """Raise `TimePassed` for a time that is over by that clock; whoever wrote it down may have another one."""
+    earliest = datetime.fromisoformat(await read_clock(db)) - _CLOCKS_DIFFER
+    if datetime.fromisoformat(due_at) < earliest:
+        raise TimePassed(f"{due_at} is over.")
 
 
 async def read_limits(session: AsyncSession, kinds: Sequence[str]) -> dict[tuple[str, str], int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.runtime.event_text import describe_request, find_message, message_text
+from holdfast.runtime.event_text import describe_request, find_argv, find_message, message_text
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.run_fold.tool_outcomes import EXIT_NOTE, find_exit_code
 
@@ -76,9 +76,9 @@ def _to_call(event: Event, key: str) -> CommandCall:
     tool = event.payload.get("tool")
     type_ = {"execute": "shell", "agent": "agent"}.get(str(tool), "setup" if phase == "setup" else "check")
     args = event.payload.get("args")
-    argv = event.payload.get("argv") or (args.get("argv") if isinstance(args, Mapping) else None)
+    argv = find_argv(event.payload)
     line = args.get("command") if isinstance(args, Mapping) else None
-    command = shlex.join(map(str, argv)) if isinstance(argv, list) else str(line or tool)
+    command = str(line or tool) if argv is None else shlex.join(argv)
     return CommandCall(key, type_, phase, int(attempt) if attempt.isdigit() else 1, command, event.ts)
 
 

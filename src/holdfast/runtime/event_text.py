@@ -88,6 +88,9 @@ _IF_THERE: Mapping[str, str] = {
     "root": " in {}",
     "took_s": " after {} s",
 }
+_AGENT = "agent"
+_AGENT_ARGS = frozenset({"argv", "model", "envelope"})
+"""How a coding agent is called, by the engine itself; the envelope is named by its hash."""
 _TARGETS = ("command", "file_path", "pattern", "path", "query", "url", "description")
 
 
@@ -170,12 +173,24 @@ def iter_messages(value: Any) -> Iterator[Mapping[str, Any]]:
 
 def describe_call(payload: Mapping[str, Any]) -> str:
     """Describe a call: the command line, or the tool and what it is about; nothing if the event has neither."""
-    args, argv = payload.get("args"), payload.get("argv")
-    argv = argv or (args.get("argv") if isinstance(args, Mapping) else None)
-    if isinstance(argv, list):
-        return " ".join(str(part) for part in argv)
+    args = payload.get("args")
+    if (argv := find_argv(payload)) is not None:
+        return " ".join(argv)
     target = next((args[name] for name in _TARGETS if args.get(name)), "") if isinstance(args, Mapping) else ""
     return f"{payload.get('tool') or ''} {target}".strip()
+
+
+def find_argv(payload: Mapping[str, Any]) -> list[str] | None:
+    """Return the words of a command that is all there is to a call: one of the template, or a coding agent.
+
+    A model chooses the arguments of every other call. A list of that name among them is one more argument, which must
+    not stand for what the call does.
+    """
+    args, argv = payload.get("args"), payload.get("argv")
+    if args is not None:
+        is_agent = payload.get("tool") == _AGENT and isinstance(args, Mapping) and args.keys() <= _AGENT_ARGS
+        argv = args.get("argv") if is_agent else None
+    return [str(part) for part in argv] if argv and isinstance(argv, list) else None
 
 
 def describe_request(request: Mapping[str, Any]) -> str:

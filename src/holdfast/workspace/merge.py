@@ -213,7 +213,7 @@ def _check_unborn(merge: _Merge) -> None:
     if is_head and is_empty_start(git, workspace.base_commit):
         return
     known = list_branches(Repository(workspace.repo))
-    if is_mirror(workspace.repo):
+    if is_mirror(workspace.repo, workspace.state_dir.parents[2]):
         known = tuple(dict.fromkeys(name.removeprefix("origin/") for name in known))
     names = [name for name in known if not name.startswith("holdfast/")]
     there = f"There are {', '.join(names[:20])}." if names else "There is none yet."

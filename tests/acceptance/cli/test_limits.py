@@ -98,7 +98,7 @@ def test_a_run_is_not_made_for_a_queue_or_a_time_that_is_none(holdfast: Command,
     wrong = holdfast(*run, "--queue", "gpu")
     assert (wrong.code, "There is no queue 'gpu'." in wrong.err) == (2, True), wrong.err
     over = holdfast(*run, "--at", "2026-01-01T00:00Z")
-    assert (over.code, "'2026-01-01T00:00Z' is over." in over.err) == (2, True), over.err
+    assert (over.code, "time_passed: 2026-01-01T00:00:00.000Z is over." in over.err) == (2, True), over.err
     late = holdfast(*run, "--at", "soon")
     assert (late.code, "'soon' is no time." in late.err) == (2, True), late.err
     assert holdfast("runs", "list", "--json").json == []

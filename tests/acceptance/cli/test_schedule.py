@@ -76,6 +76,19 @@ def test_a_folder_or_a_branch_that_is_not_there_is_refused(holdfast: Command, re
     assert holdfast("schedule", "list", "--json").json == []
 
 
+def test_a_folder_that_only_the_workers_see_can_be_scheduled(
+    holdfast: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_SHARED_ROOTS", str(tmp_path / "shared"))
+    add = ("schedule", "add", "nightly", "of-the-repository", "--cron", "0 3 * * *")
+
+    added = holdfast(*add, "--repo", str(tmp_path / "shared" / "shop"), "--json")
+    refused = holdfast(*add, "--repo", str(tmp_path / "other" / "shop"))
+
+    assert (added.code, added.json["repo_path"]) == (0, str(tmp_path / "shared" / "shop")), added.err
+    assert (refused.code, "repository_missing" in refused.err) == (1, True), refused.err
+
+
 def test_a_schedule_that_is_not_there_is_told(holdfast: Command) -> None:
     for command in ("show", "pause", "run", "remove"):
         refused = holdfast("schedule", command, "nightly")

@@ -69,6 +69,8 @@ def test_an_event_of_a_newer_version_keeps_its_kind_and_payload() -> None:
             "phase plan starts another attempt: more tests",
         ),
         ("tool.started", {"tool": "command", "argv": ["make", "test"]}, "calls make test"),
+        ("tool.started", {"tool": "agent", "args": {"argv": ["codex", "exec"]}}, "calls codex exec"),
+        ("tool.started", {"tool": "execute", "args": {"command": "ls", "argv": ["make"]}}, "calls execute ls"),
         (
             "tool.result",
             {"tool": "ls", "args": {"path": "/"}, "result": {"took_s": 0.5, "value": SAID}},

@@ -50,6 +50,8 @@ class JournalMiddleware(AgentMiddleware[Any, Any, Any]):
         self.lane_id = lane_id
         self._log = log
         self.read_image = services.read_image
+        self.shell = services.shell
+        """In which the commands of its calls run."""
         self._in_flight = InFlight()
         self._keys = LaneKeys(lane_id, self._in_flight)
         detector = StallDetector(services.limits)

@@ -231,8 +231,7 @@ class ToolCallRecorder:
         is_contained = spool.is_contained or (
             state.call.name == _EXECUTE
             and shell is not None
-            and shell.sandbox is not None
-            and not (state.permission.has_network or shell.sandbox.hosts)
+            and replace(shell, has_network=state.permission.has_network).changes_worktree_only
         )
         if shell is not None and spool.on_lost == "rerun" and not is_contained:
             shell.unfenced.add(key)

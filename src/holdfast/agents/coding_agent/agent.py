@@ -95,10 +95,11 @@ class CommandAgent:
         self._config_dir = config.config_dir
         self._middleware = list(middleware)
         self._scratch_dir = scratch_dir
-        self._shell = open_shell(root_dir, data_dir=config.data_dir)
+        self._journal = next((part for part in middleware if isinstance(part, JournalMiddleware)), None)
+        granted = None if self._journal is None else self._journal.shell
+        self._shell = granted or open_shell(root_dir, data_dir=config.data_dir)
         self._env = self._find_environment()
         self._home = self._find_home()
-        self._journal = next((part for part in middleware if isinstance(part, JournalMiddleware)), None)
         if self._journal is not None:
             self._journal.price_tool(TOOL, _to_micros(persona.cost_per_run_usd), model=persona.model or persona.name)
             place = (self._shell.spool_dir, persona.on_lost, changes_worktree_only(persona, self._shell))

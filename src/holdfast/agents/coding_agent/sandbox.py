@@ -43,8 +43,8 @@ def to_own_shell(
 def changes_worktree_only(persona: AgentPersona, shell: Shell) -> bool:
     """Tell whether the agent can change the worktree and nothing else: it is in a sandbox, and reaches nobody."""
     rules = persona.sandbox
-    is_alone = persona.permissions.network is Verdict.DENY and not rules.write
-    return shell.sandbox is not None and rules.is_on and is_alone
+    is_alone = persona.permissions.network is Verdict.DENY and not (rules.read or rules.write)
+    return rules.is_on and is_alone and replace(shell, has_network=False).changes_worktree_only
 
 
 def _find_hosts(persona: AgentPersona, hosts: Sequence[str]) -> tuple[str, ...]:

@@ -72,6 +72,8 @@ class Shell:
     workspace: Workspace | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     has_network: bool = False
+    is_opened: bool = False
+    """In the sandbox more of the machine can be read than usual; a socket may be there, by which to change things."""
     is_secret_allowed: Callable[[Path], bool] = lambda _path: False
     running: set[str] = field(default_factory=set)
     """Keys of steps whose command runs; they outlive a shutdown, and are ended with the turn."""
@@ -84,6 +86,11 @@ class Shell:
     """Whoever has it reads the files; no command begins meanwhile."""
     requests: dict[str, list[NetworkRequest]] = field(default_factory=dict)
     """What the commands of each step asked the network proxy for, until the step's result takes it."""
+
+    @property
+    def changes_worktree_only(self) -> bool:
+        """Tell whether a command can change the worktree and nothing else: it is in a sandbox, and reaches nobody."""
+        return self.sandbox is not None and not (self.has_network or self.sandbox.hosts or self.is_opened)
 
     async def run(
         self,
@@ -202,7 +209,7 @@ def permit(shell: Shell, permissions: Permissions) -> Shell:
         hosts=permissions.hosts,
         limits=ResourceLimits(**permissions.limits.to_bytes()),
     )
-    return replace(shell, sandbox=sandbox)
+    return replace(shell, sandbox=sandbox, is_opened=bool(permissions.readable))
 
 
 _granted: ContextVar[Shell | None] = ContextVar("holdfast_shell", default=None)

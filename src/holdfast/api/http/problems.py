@@ -74,6 +74,7 @@ STATUSES: Mapping[str, int] = {
     "schema_not_found": 422,
     "template_invalid": 422,
     "template_not_found": 422,
+    "time_passed": 422,
     "worker_not_found": 422,
     "too_many_attempts": 429,
     "backend_unavailable": 503,
@@ -99,6 +100,7 @@ _FIELDS: Mapping[str, str] = {
     "persona_not_found": "persona_overrides",
     "consent_required": "persona_overrides",
     "queue_unknown": "queue",
+    "time_passed": "at",
 }
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _HTTP_CODES = {400: "request_invalid", 404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}

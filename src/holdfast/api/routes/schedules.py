@@ -14,6 +14,7 @@ from holdfast.api.server.server import ServerDep
 from holdfast.enums import RunStatus
 from holdfast.fleet.schedules import (
     add_schedule,
+    check_runs,
     check_schedule,
     get_schedule,
     hold_schedule,
@@ -96,10 +97,8 @@ async def make_schedule(body: AddSchedule, server: ServerDep, identity: Operator
     check_schedule(server.config, schedule)
     if body.kind == "workflow":
         repo = await server.engines.resolve_repository(body.repo_path)
-        await server.engines.check_trust(
-            repo.folder, body.target, is_simulated=body.simulate, overrides=body.persona_overrides
-        )
         schedule = Schedule(**{**vars(schedule), "repo_path": repo.name})
+        await check_runs(server.config, server.engines, schedule)
     return _to_item(await add_schedule(server.db, server.config, schedule))
 
 

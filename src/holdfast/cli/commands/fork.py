@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.commands.resume import drive_flow, find_definition
+from holdfast.cli.commands.resume import drive_flow, find_definition, show_detached_flow
 from holdfast.cli.terminal.arguments import (
     DETACH,
     FLOWS,
@@ -12,11 +12,12 @@ from holdfast.cli.terminal.arguments import (
     RUN_ID,
     STORE,
     YES,
+    check_detached,
     find_repository,
     find_run_id,
     get_user,
 )
-from holdfast.cli.terminal.output import EXIT_DONE, print_json, print_text
+from holdfast.cli.terminal.output import EXIT_DONE
 from holdfast.cli.terminal.requirements import IMAGE, PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
 from holdfast.persistence.flow_listings import find_flow_run
 
@@ -44,6 +45,8 @@ def fork(
     """
     import asyncio
 
+    if detach:
+        check_detached(is_yes=yes, flows=flows)
     full_id = find_run_id(run_id)
     if find_flow_run(full_id):
         raise typer.Exit(_fork_flow(full_id, phase, flows, is_detached=detach, is_json=as_json))
@@ -58,15 +61,11 @@ def _fork_flow(run_id: str, key: str, modules: list[str] | None, *, is_detached:
     from holdfast.cli.terminal.store import name_configured_store
     from holdfast.flows.service.flow_fork import fork_flow
 
-    definition, _ = find_definition(run_id, modules)
+    definition = None if is_detached else find_definition(run_id, modules)[0]
     handle = asyncio.run(fork_flow(run_id, key, store=name_configured_store()))
-    if not is_detached and (definition is not None or modules):
+    if definition is not None or modules:
         return drive_flow(handle.run_id, modules, is_json=is_json)
-    if is_json:
-        print_json({"run_id": handle.run_id, "state": "pending", "error": None})
-    else:
-        print_text(f"run {handle.run_id} starts as soon as a server, worker or program that knows its flow takes it")
-    return EXIT_DONE
+    return show_detached_flow(handle.run_id, "pending", is_json=is_json)
 
 
 def _check_phase(run_id: str, phase: str) -> None:

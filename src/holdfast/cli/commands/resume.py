@@ -12,6 +12,7 @@ from holdfast.cli.terminal.arguments import (
     RUN_ID,
     STORE,
     YES,
+    check_detached,
     find_run_id,
     get_user,
     is_interactive,
@@ -27,15 +28,19 @@ from holdfast.cli.terminal.output import (
     print_text,
     say,
     show_detached,
+    show_waiting,
     waiting_notice,
 )
 from holdfast.cli.terminal.requirements import IMAGE, PERSONA, REQUIREMENTS, REQUIREMENTS_FILE, UNSANDBOXED, read_change
 from holdfast.cli.terminal.store import name_configured_store, read_events
+from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import ConfigInvalid, HoldfastError, RunPaused
 from holdfast.persistence.flow_listings import find_flow_run
 
 if TYPE_CHECKING:
+    from holdfast.engine.results import RunResult
     from holdfast.flows.service.flow_registry import FlowDefinition
+    from holdfast.runtime.checkpoint.base import JournalStore
 
 
 def resume(
@@ -61,29 +66,38 @@ def resume(
 
     Example: holdfast resume 3f2a
     """
-    if find_flow_run(full_id := find_run_id(run_id)):
-        raise typer.Exit(_resume_flow(full_id, flows, is_detached=detach, is_json=as_json))
+    if detach:
+        check_detached(is_yes=yes, flows=flows)
+    if row := find_flow_run(full_id := find_run_id(run_id)):
+        raise typer.Exit(_leave_flow(row, is_json=as_json) if detach else drive_flow(full_id, flows, is_json=as_json))
     options = {"accept_drift": True} if accept_drift else {}
     change = read_change(requirements, requirements_file, personas=persona, images=image, is_unsandboxed=unsandboxed)
     go_on(full_id, "resume", is_detached=detach, is_yes=yes, is_json=as_json, change=change, **options)
 
 
-def _resume_flow(run_id: str, modules: list[str] | None, *, is_detached: bool, is_json: bool) -> int:
-    if not is_detached:
-        return drive_flow(run_id, modules, is_json=is_json)
+def _leave_flow(row: Mapping[str, Any], *, is_json: bool) -> int:
+    """Leave a flow to whoever drives flows: one that nobody drives is taken without a word, as one that is due."""
     import asyncio
 
     from holdfast.flows.answers import resume_flow
 
-    asyncio.run(resume_flow(run_id, store=name_configured_store(), by=get_user()))
-    return show_detached_flow(run_id, is_json=is_json)
+    run_id, state = row["run_id"], row["state"]
+    if questions := read_flow(run_id).questions:
+        if is_json:
+            print_json({"run_id": run_id, "state": state})
+        for question in questions:
+            print_question(run_id, question.key, question.about, question.show, to=say if is_json else print_text)
+        return EXIT_WAITING
+    if state not in (RunStatus.PENDING, RunStatus.RUNNING) or row["is_driven"]:
+        asyncio.run(resume_flow(run_id, store=name_configured_store(), by=get_user()))
+    return show_detached_flow(run_id, state, is_json=is_json)
 
 
-def show_detached_flow(run_id: str, *, is_json: bool) -> int:
+def show_detached_flow(run_id: str, state: str, *, is_json: bool) -> int:
+    """Say who goes on with a flow that is not driven here."""
     if is_json:
-        print_json({"run_id": run_id, "state": "pending", "error": None})
-    else:
-        print_text(f"run {run_id} goes on as soon as a server, worker or program that knows its flow takes it")
+        print_json({"run_id": run_id, "state": state})
+    say(f"Run {run_id} goes on as soon as a server, worker or program that knows its flow takes it.")
     return EXIT_DONE
 
 
@@ -111,7 +125,6 @@ async def _leave(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
     from holdfast.cli.commands.trust import agree_to_change
     from holdfast.cli.terminal.arguments import find_repository
     from holdfast.cli.terminal.engine import open_engine
-    from holdfast.persistence.runs import find_run
     from holdfast.persistence.statements import set_wake
     from holdfast.runtime.events import EventKind, create_event
 
@@ -123,9 +136,24 @@ async def _leave(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
         changed = await engine.change(run_id, is_retry=is_retry, then=[request], beside=wake, by=get_user(), **change)
         if change:
             say(plain(changed.describe()))
-        stored = await find_run(db, run_id)
-        show_detached(run_id, stored.run.state if stored else "", is_shared=db.path is None, is_json=is_json)
+        result = await engine.result(run_id)
+        if result.state is RunStatus.PAUSED and _waits_for_person(result, db.store, is_changed=bool(changed)):
+            return show_waiting(result, is_json=is_json)
+        show_detached(run_id, result.state, is_shared=db.path is None, is_json=is_json)
     return EXIT_DONE
+
+
+def _waits_for_person(result: "RunResult", store: "JournalStore", *, is_changed: bool) -> bool:
+    """Tell whether whoever takes a paused run comes no further than it is."""
+    from holdfast.persistence.raw_sql import read_approvals
+    from holdfast.runtime.events import EventKind
+
+    run_id = str(result.run_id)
+    if result.waiting_for != PauseReason.BUDGET or is_changed:
+        return result.waiting_for == PauseReason.MESSAGE or bool(read_approvals(run_id, state="pending"))
+    about_money = (EventKind.BUDGET_EXHAUSTED, EventKind.BUDGET_RAISED)
+    kinds = [event.kind for event in store.list_events(run_id) if event.kind in about_money]
+    return kinds[-1:] == [EventKind.BUDGET_EXHAUSTED]
 
 
 async def _drive(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change: dict[str, Any], **options: Any) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from holdfast.cli.terminal.arguments import DETACH, JSON, YES, get_user, is_interactive
+from holdfast.cli.terminal.arguments import DETACH, JSON, YES, check_detached, get_user, is_interactive
 from holdfast.cli.terminal.completion import complete_workflows
 from holdfast.cli.terminal.requirements import (
     IMAGE,
@@ -117,6 +117,8 @@ def run(
     """
     import asyncio
 
+    if detach or at:
+        check_detached(is_yes=yes)
     options = {
         "base_branch": base,
         "requirements_md": read_requirements(requirements, requirements_file),

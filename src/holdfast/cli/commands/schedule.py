@@ -92,23 +92,11 @@ def add(
 
 async def _add(db: "Database", config: "Config", schedule: "Schedule") -> "Schedule":
     from holdfast.api.server.engines import Engines
-    from holdfast.fleet.schedules import add_schedule, check_schedule
-    from holdfast.workspace.start import find_start
-    from holdfast.workspace.transfer.remotes import check_remote, is_remote, to_folder
+    from holdfast.fleet.schedules import add_schedule, check_runs, check_schedule
 
     check_schedule(config, schedule)
-    if is_remote(schedule.repo_path):
-        check_remote(schedule.repo_path, allowed=config.allowed_repositories)
-    if schedule.kind == "workflow":  # what would refuse each of its runs is said now
-        options = schedule.options
-        if (folder := to_folder(schedule.repo_path)) is not None:
-            find_start(folder, options.get("base_branch"))
-        await Engines(db, config).check_trust(
-            folder,
-            schedule.target,
-            is_simulated=bool(options.get("simulate")),
-            overrides=options.get("persona_overrides") or {},
-        )
+    if schedule.kind == "workflow":
+        await check_runs(config, Engines(db, config), schedule)
     return await add_schedule(db, config, schedule)
 
 

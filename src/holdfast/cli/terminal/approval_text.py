@@ -8,6 +8,7 @@ from holdfast.cli.terminal.output import plain
 from holdfast.persistence.raw_sql import find_artifact_text
 from holdfast.presentation.format import moment
 from holdfast.presentation.values import describe_values
+from holdfast.runtime.event_text import find_argv
 
 _MOST_CHARS = 200
 IN_DOUBT = "This call was in flight when its process ended. Whether it happened is not known."
@@ -49,10 +50,9 @@ def describe_request_in_full(details: dict[str, Any]) -> str:
 
 
 def _read_args(details: dict[str, Any]) -> Any:
-    """Return the arguments; of a command line nothing else says anything to a person."""
-    args = details.get("args") or details.get("argv")
-    argv = args.get("argv") if isinstance(args, dict) else args
-    return shlex.join(map(str, argv)) if isinstance(argv, list) else args
+    """Return the arguments, or the command line where the call is nothing else."""
+    argv = find_argv(details)
+    return details.get("args") if argv is None else shlex.join(argv)
 
 
 def _name_call(details: dict[str, Any]) -> str:

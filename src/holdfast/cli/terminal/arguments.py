@@ -15,7 +15,10 @@ from holdfast.errors import ApprovalNotFound, RunNotFound
 
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 YES = Annotated[bool, typer.Option("--yes", help="Approve everything.")]
-DETACH = Annotated[bool, typer.Option("--detach", help="Leave the run to holdfast serve, or a worker.")]
+DETACH = Annotated[
+    bool,
+    typer.Option("--detach", help="Leave the run to holdfast serve, or a worker; its questions wait, also with --yes."),
+]
 RUN_ID = Annotated[
     str,
     typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.", autocompletion=complete_runs),
@@ -72,6 +75,16 @@ def is_interactive() -> bool:
 
 _MIN_PREFIX_CHARS = 4  # shorter ones are typing errors more often than ids
 _MORE = f"Give at least {_MIN_PREFIX_CHARS} characters of it."
+
+
+def check_detached(*, is_yes: bool, flows: list[str] | None = None) -> None:
+    """Say what `--yes` does not do for a run that is left to others, and refuse to be told the module of its flow."""
+    if flows:
+        raise typer.BadParameter("With --detach whoever takes the run knows its flow.", param_hint="--flows")
+    if is_yes:
+        from holdfast.cli.terminal.output import say
+
+        say("With --detach, --yes answers no question of the run: see holdfast approvals.")
 
 
 def find_run_id(prefix: str) -> str:

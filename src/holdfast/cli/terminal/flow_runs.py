@@ -1,6 +1,7 @@
 """Flow runs in the terminal: in a list, one in full, and the questions that they ask."""
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.terminal.output import Cell, mark, paint, plain, print_text, table
@@ -85,15 +86,15 @@ def _short(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
 
 
-def print_question(run_id: str, key: str, about: str, show: Any) -> None:
+def print_question(run_id: str, key: str, about: str, show: Any, *, to: Callable[[str], object] = print_text) -> None:
     """Print what a flow asks a person, and the commands that answer."""
     name = f"{run_id}:{key}"
-    print_text(f"\n◔ {plain(key)} of run {run_id} waits for you: {_short(show)}")
+    to(f"\n◔ {plain(key)} of run {run_id} waits for you: {_short(show)}")
     if about == "outcome":
-        print_text(f"  it happened: holdfast approve {name} --result JSON")
-        print_text(f"  run it again: holdfast approve {name} · fail it: holdfast reject {name}")
+        to(f"  it happened: holdfast approve {name} --result JSON")
+        to(f"  run it again: holdfast approve {name} · fail it: holdfast reject {name}")
     else:
-        print_text(f"  Approve: holdfast approve {name}   Reject: holdfast reject {name}")
+        to(f"  Approve: holdfast approve {name}   Reject: holdfast reject {name}")
 
 
 def read_flow_questions() -> list[dict[str, Any]]:

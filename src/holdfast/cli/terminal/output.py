@@ -154,6 +154,20 @@ def show_detached(run_id: str, state: str, *, is_shared: bool, is_json: bool, du
     say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
 
 
+def show_waiting(result: "RunResult", *, is_json: bool) -> int:
+    """Show what a run that is left to others needs first, as `finish` shows it of one that is driven here."""
+    from holdfast.cli.terminal.approval_text import summarize_approval
+    from holdfast.persistence.raw_sql import read_approvals
+
+    run_id, state = str(result.run_id), result.state.value
+    if is_json:
+        print_json({"run_id": run_id, "state": state})
+    for row in read_approvals(run_id, state="pending"):
+        say(f"Run {run_id} waits for an answer: {summarize_approval(row)}")
+    say(next_step(run_id, state, result.waiting_for, None, exhausted=result.exhausted))
+    return exit_code(state)
+
+
 def show_result(result: "RunResult") -> None:
     from holdfast.runtime.run_fold.payload_text import phase_status
 

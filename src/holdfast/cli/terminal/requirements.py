@@ -143,10 +143,7 @@ def parse_time(word: str, *, now: datetime | None = None) -> datetime:
             form = "%H:%M" if word.count(":") == 1 else "%H:%M:%S"
             moment = datetime.combine(now.date(), datetime.strptime(word, form).time()).astimezone()  # noqa: DTZ007
             return (moment if moment > now else moment + timedelta(days=1)).astimezone(UTC)
-        moment = datetime.fromisoformat(word).astimezone(UTC)
+        return datetime.fromisoformat(word).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         hint = "It should be a time, such as 03:30 or 2026-12-24T18:00+01:00."
         raise typer.BadParameter(f"{word!r} is no time. {hint}", param_hint="--at") from error
-    if moment < now:
-        raise typer.BadParameter(f"{word!r} is over.", param_hint="--at")
-    return moment

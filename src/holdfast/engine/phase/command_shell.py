@@ -49,8 +49,7 @@ class CommandShell:
     @property
     def is_contained(self) -> bool:
         """Whether it can reach nothing but the files of the run."""
-        sandbox = self.shell.sandbox
-        return sandbox is not None and not (self.shell.has_network or sandbox.hosts)
+        return self.shell.changes_worktree_only
 
     @property
     def facts(self) -> dict[str, str]:
@@ -87,7 +86,8 @@ def open_command_shell(scope: RunScope, kind: CommandKind, env: Mapping[str, str
         hosts=hosts,
         inherits_env=True,
     )
-    return CommandShell(replace(shell, sandbox=sandbox, has_network=has_network), kind, is_of_agent, found.kind)
+    shell = replace(shell, sandbox=sandbox, has_network=has_network, is_opened=bool(rules.readable))
+    return CommandShell(shell, kind, is_of_agent, found.kind)
 
 
 def _find_chooser(scope: RunScope, kind: CommandKind, *, is_of_agent: bool) -> str:

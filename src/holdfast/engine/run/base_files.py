@@ -50,7 +50,7 @@ async def rows_of_workspace(db: Database, journal: Journal, config: Config, work
     )
     known = await find_base(db, workspace.run_id)
     is_carried = known is not None and bool(known.digest)
-    if not config.carries_files or is_carried or is_mirror(workspace.repo):
+    if not config.carries_files or is_carried or is_mirror(workspace.repo, config.data_dir):
         return [put_base(base)]
     return await _carry(db, journal, config, base, workspace.repo)
 

@@ -1,6 +1,7 @@
 """Who works in a run and where it starts: decided before it is made, or for what a person changes in it."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -21,6 +22,13 @@ from holdfast.persona import AgentPersona
 from holdfast.workflow import check_schemas
 from holdfast.workspace import Start, find_start
 from holdfast.workspace.transfer.remotes import check_remote, fetched_branch, is_remote
+
+
+def to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
+    """Return what is available as the binding takes it."""
+    if isinstance(backends, BackendAvailability):
+        return backends
+    return BackendAvailability(available_backends=frozenset(backends or ()))
 
 
 @dataclass(frozen=True)

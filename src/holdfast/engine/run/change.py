@@ -14,7 +14,7 @@ from holdfast.engine.conversation.journal import is_conversation
 from holdfast.engine.run.create import persona_rows
 from holdfast.engine.run.load import LoadedRun
 from holdfast.enums import RunPhaseState
-from holdfast.errors import RowRefused, RunNotInState
+from holdfast.errors import RowRefused, RunBusy, RunNotInState
 from holdfast.images import Image, ImageLabel, check_images, list_labels
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow, RunPhaseRow
@@ -158,6 +158,18 @@ async def write_change(
                 raise
         else:
             return planned
+
+
+async def write_unchanged(journal: Journal, run_id: str, also: SameCommit) -> RunChange:
+    """Write what others are to see of a run in which nothing is different, and take no claim for it.
+
+    A claim on the run of a process that died would be taken for the one that goes on with it. Raises `RunBusy` while a
+    living process drives the run.
+    """
+    if await journal.query(lambda store: store.find_owned([run_id])):
+        raise RunBusy(f"Run {run_id!r} is being driven.", run_id=run_id)
+    await journal.append(run_id, also.events, rows=also.rows)
+    return RunChange({}, has_requirements=False, reopened=())
 
 
 async def _has_changed(db: Database, waiting: Iterable[ApprovalRow]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from holdfast.engine.scope import RunScope
-from holdfast.enums import RunPhaseState, RunStatus
+from holdfast.enums import PauseReason, RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
 from holdfast.persistence.runs import StoredRun
 from holdfast.persistence.statements import clear_wake, reopen_phase, reopen_run, resume_run, start_run
@@ -21,6 +21,9 @@ class DriveStart(ABC):
     """Whether it begins a run that has failed."""
     opens_files: ClassVar[bool] = True
     """Whether the workspace must be there before anything is written."""
+
+    def check(self, stored: StoredRun) -> None:  # noqa: B027 - most begin a run of whichever state
+        """Raise `RunNotInState` if a run that stands so does not begin in this way."""
 
     @abstractmethod
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
@@ -57,10 +60,24 @@ class ResumeStart(DriveStart):
         await scope.log.append(*events, rows=rows)
 
 
+class DueStart(ResumeStart):
+    """A run goes on by itself, since it was found due. A person may have paused it since: then it stays so."""
+
+    def check(self, stored: StoredRun) -> None:
+        run = stored.run
+        is_answered = run.pause_reason == PauseReason.APPROVAL and not run.open_questions
+        is_over_for_today = run.pause_reason == PauseReason.BUDGET and run.due_at is not None
+        if run.state == RunStatus.PAUSED and run.wake is None and not (is_answered or is_over_for_today):
+            raise RunNotInState(f"Run {run.id} was paused.", hint="Go on with it: holdfast resume.")
+
+
 class RetryStart(DriveStart):
     """A failed run is opened again at the phase that failed."""
 
     may_be_over = True
+
+    def check(self, stored: StoredRun) -> None:
+        check_failed(stored)
 
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
         failed = [key for key, row in stored.phases.items() if row.state == RunPhaseState.FAILED]

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.enums import RunPhaseState, RunStatus
 
 _TERMINAL = {status for status in RunStatus if status.is_terminal}
-_MOST_SAYING_FIRST = ("command", "file_path", "pattern", "path", "query", "url", "description")
+MOST_SAYING_FIRST = ("command", "file_path", "pattern", "path", "query", "url", "description")
 
 
 def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
@@ -45,7 +45,7 @@ def brief(args: Any) -> str:
     """Return the argument of a call that says most about it: a path, a command, a pattern."""
     if not isinstance(args, dict):
         return first_line("" if args is None else args, 100)
-    texts = [args.get(name) for name in _MOST_SAYING_FIRST] + list(args.values())
+    texts = [args.get(name) for name in MOST_SAYING_FIRST] + list(args.values())
     best = next((text for text in texts if isinstance(text, str) and text), None)
     return first_line(best or ", ".join(f"{name}: {value}" for name, value in args.items()), 100)
 

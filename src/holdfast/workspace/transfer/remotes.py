@@ -71,12 +71,16 @@ def _is_below(url: str, entry: str) -> bool:
 
 def mirror_path(url: str, data_dir: Path) -> Path:
     """Return where this place has its copy of a remote repository."""
-    return data_dir.resolve() / "repositories" / f"{_MIRROR}{hashlib.sha256(url.encode()).hexdigest()[:20]}.git"
+    return _folder_of_mirrors(data_dir) / f"{_MIRROR}{hashlib.sha256(url.encode()).hexdigest()[:20]}.git"
 
 
-def is_mirror(repository: Path) -> bool:
+def is_mirror(repository: Path, data_dir: Path) -> bool:
     """Return whether a repository is this place's copy of a remote one."""
-    return repository.name.startswith(_MIRROR)
+    return repository.name.startswith(_MIRROR) and repository.resolve().parent == _folder_of_mirrors(data_dir)
+
+
+def _folder_of_mirrors(data_dir: Path) -> Path:
+    return data_dir.resolve() / "repositories"
 
 
 @contextmanager

@@ -27,14 +27,15 @@ def player() -> Iterator[Player]:
 def test_a_phase_killed_at_any_append_or_effect_ends_the_same(player: Player, tmp_path: Path, model: str) -> None:
     undisturbed = player.play(tmp_path / "undisturbed", model=model)["result"]
     names = undisturbed["points"]
-    points = range(len(names) - FEWER)
-    chosen = list(points) if IS_TORTURE else random.Random(SEED).sample(points, 3)
+    certain = len(names) - FEWER
+    chosen = list(range(len(names))) if IS_TORTURE else random.Random(SEED).sample(range(certain), 3)
 
     for point in chosen:
         details = f"seed {SEED}, killed at point {point} of {len(names)}: {names[point]}"
         answer = player.play(tmp_path / f"killed-{point}", point, model=model)
 
-        assert answer["deaths"] == [-signal.SIGKILL], details
+        is_killed = answer["deaths"] == [-signal.SIGKILL]
+        assert is_killed or (point >= certain and answer["deaths"] == []), details
         assert answer["code"] == 0, details
         _assert_same(answer["result"], undisturbed, details)
 

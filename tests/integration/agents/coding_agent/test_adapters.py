@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.support.agents.stand_in_agent import make_agent
 
 from holdfast.agents.coding_agent.adapters.codex import Codex
 from holdfast.agents.tools import shell as shell_module
+from holdfast.agents.tools.shell import open_shell
 from holdfast.errors import AgentFailed
 from holdfast.persona import AgentPersona, load_persona_file
 from holdfast.workspace import find_bubblewrap, find_landlock
@@ -207,6 +209,14 @@ async def test_in_the_sandbox_it_has_a_home_of_its_own(phase: Phase, tmp_path: P
     assert (home / ".claude/settings.json").read_text() == '{"model": "opus"}', "what it writes there stays there"
     assert (home / ".claude/.credentials.json").read_text() == '{"token": "new", "expires": 2}\n'
     assert not (home / ".claude/projects").exists()
+
+
+async def test_in_a_run_without_a_sandbox_its_home_is_the_users(phase: Phase, tmp_path: Path, home: Path) -> None:
+    shell = replace(open_shell(phase.root, data_dir=phase.config.data_dir), sandbox=None)
+
+    await invoke(phase, make_agent(tmp_path, "begin; finish 'all done'"), shell=shell)
+
+    assert len(list((home / ".claude/projects/p").iterdir())) == 1
 
 
 async def test_without_a_sandbox_its_home_is_the_users(phase: Phase, tmp_path: Path, home: Path) -> None:

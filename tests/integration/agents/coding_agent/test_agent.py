@@ -32,7 +32,7 @@ def script(body: str) -> AgentPersona:
 
 async def invoke(phase: Phase, who: AgentPersona, text: Any = "Do it.", **services: Any) -> str:
     async with open_log(phase.store) as log:
-        shell = open_shell(phase.root, data_dir=phase.config.data_dir)
+        shell = services.pop("shell", None) or open_shell(phase.root, data_dir=phase.config.data_dir)
         journal = phase.middleware(log, rules=command_rules(shell.spool_dir), shell=shell, **services)
         agent = build_agent(who, phase.config, root_dir=phase.root, middleware=[journal])
         try:

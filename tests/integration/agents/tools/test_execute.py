@@ -4,16 +4,19 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.integration.agents.policy.test_escapes import needs_sandbox
 from tests.support.agents.phase import LANE, RUN_ID, Phase, is_sleeping
 from tests.support.agents.scripted_model import ScriptedModel, asks, says
 from tests.support.progress_limit import until
 
 from holdfast.agents.tools.rules import command_rules, file_tool_rules
-from holdfast.agents.tools.shell import open_shell
+from holdfast.agents.tools.shell import open_shell, permit
 from holdfast.flows.answers import decide
+from holdfast.persona import Permissions, Verdict
 from holdfast.runtime.events import Event
 from holdfast.runtime.step import CancelRun, Suspended
 from holdfast.workspace import spool_folder
@@ -133,6 +136,17 @@ async def test_a_lost_command_is_asked_about_and_the_answer_counts(phase: Phase,
     else:
         with pytest.raises(CancelRun):
             await run(phase, script("echo x >> log; touch begun; sleep 876"))
+
+
+@needs_sandbox
+def test_a_command_that_reads_more_of_the_machine_may_find_a_socket_there(phase: Phase) -> None:
+    shell = open_shell(phase.root, data_dir=phase.config.data_dir)
+    opened = {"network": "deny", "readable": ["/opt"]}
+
+    assert permit(shell, Permissions(network=Verdict.DENY)).changes_worktree_only
+    assert not permit(shell, Permissions.model_validate(opened)).changes_worktree_only
+    assert not permit(shell, Permissions(hosts=("localhost",))).changes_worktree_only
+    assert not replace(shell, sandbox=None).changes_worktree_only
 
 
 async def lose_a_command(phase: Phase) -> None:

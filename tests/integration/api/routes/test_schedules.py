@@ -1,5 +1,7 @@
 """Schedules and limits over HTTP: from being added to being removed, and what is refused with nothing written."""
 
+from datetime import UTC, datetime, timedelta
+
 from tests.support.api.server_world import Api
 
 
@@ -28,6 +30,28 @@ async def test_wrong_schedules_and_limits_are_refused_and_nothing_is_written(api
     assert (await api.viewer.get("/api/limits")).json() == {"items": [], "differences": []}
     assert (await api.operator.post("/api/runs", json=api.body(queue="gpu"))).status_code == 422
     assert (await api.admin.post("/api/workers/nobody/drain")).status_code == 422
+
+
+async def test_what_would_refuse_a_run_refuses_its_schedule(api: Api) -> None:
+    body = {"name": "nightly", "target": "notes", "cron": "0 * * * *", "repo_path": str(api.repo), "simulate": True}
+    for wrong, code in (
+        ({"repo_path": str(api.repo.parent / "gone")}, "repository_missing"),
+        ({"base_branch": "mian"}, "base_branch_missing"),
+        ({"target": "no-such"}, "template_not_found"),
+        ({"persona_overrides": {"author": "nobody"}}, "persona_ineligible"),
+    ):
+        answer = await api.operator.post("/api/schedules", json={**body, **wrong})
+        assert (answer.status_code in (409, 422), answer.json()["code"]) == (True, code), answer.text
+    assert (await api.viewer.get("/api/schedules")).json()["items"] == []
+
+
+async def test_a_run_is_not_started_at_a_time_that_is_over(api: Api) -> None:
+    now = datetime.now(UTC)
+    over = await api.operator.post("/api/runs", json=api.body(at=(now - timedelta(hours=1)).isoformat()))
+    just = await api.operator.post("/api/runs", json=api.body(at=(now - timedelta(seconds=5)).isoformat()))
+
+    assert (over.status_code, over.json()["code"], just.status_code) == (422, "time_passed", 202), over.text
+    assert over.json()["errors"][0]["where"] == ["body", "at"]
 
 
 async def test_the_budget_page_says_the_limit_that_counts(api: Api) -> None:

@@ -7,6 +7,9 @@ from tests.support.engine_processes import Zygote
 from tests.support.engine_world import Turn, World, hand_in, phase
 
 from holdfast.enums import RunStatus
+from holdfast.fleet.run_drive import WorkflowDrive
+from holdfast.persistence.listings import list_due
+from holdfast.runtime.stores import open_journal
 
 
 async def test_a_live_owner_pauses_in_the_middle_of_a_turn_and_a_resume_goes_on(world: World) -> None:
@@ -38,6 +41,20 @@ async def test_a_dead_owners_run_is_paused_here_and_nobody_recovers_it(world: Wo
 
     assert (await world.engine().pause(run_id)).state is RunStatus.PAUSED
     assert await world.engine().recover() == []
+
+
+async def test_a_pause_after_a_run_was_found_due_and_before_it_was_taken_counts(world: World) -> None:
+    run_id = await world.run_and_stop(lambda _turn: None)
+    engine = world.engine(hand_in)
+    [due] = await list_due(world.db)
+
+    await engine.pause(run_id, by="ann")
+    async with open_journal(world.db.store) as journal:
+        await WorkflowDrive(journal, engine, due).run()
+
+    assert (await world.run_row(run_id)).state == RunStatus.PAUSED
+    assert world.events(run_id, "run.resumed") == []
+    assert (await engine.resume(run_id)).state is RunStatus.COMPLETED
 
 
 async def test_a_request_that_nobody_acted_on_does_not_stop_a_later_resume(world: World) -> None:

@@ -19,8 +19,9 @@ from holdfast.engine.phase import commands
 from holdfast.engine.run import foreign_commands
 from holdfast.engine.run.foreign_commands import stop_foreign_commands
 from holdfast.enums import Backend, RunStatus
-from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.errors import LeaseLost, RunBusy, StoreUnavailable
 from holdfast.persistence.listings import list_due
+from holdfast.persistence.statements import set_wake
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.base import Claim
@@ -115,6 +116,33 @@ async def test_f1_an_agent_that_could_change_only_a_worktree_that_is_gone_runs_a
     assert sorted(row.state for row in await there.ledger(run_id)) == ["reserved", "settled"]
     starts = [event.payload["place"] for event in there.events(run_id, EventKind.TOOL_STARTED)]
     assert [start["is_contained"] for start in starts] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("is_unsandboxed", "fields"),
+    [
+        (True, {"permissions": {"network": "deny"}}),
+        (False, {"permissions": {"network": "deny"}, "sandbox": False}),
+        (False, {"permissions": {"network": "deny"}, "sandbox": {"read": ["/opt"]}}),
+        (False, {"permissions": {"network": "deny", "readable": ["/opt"]}}),
+        (False, {}),
+    ],
+    ids=["run-unsandboxed", "persona-unsandboxed", "reads-more", "commands-read-more", "network"],
+)
+async def test_only_an_agent_that_runs_in_a_sandbox_and_reaches_nobody_is_recorded_as_contained(
+    world: World, is_unsandboxed: bool, fields: dict[str, Any]
+) -> None:
+    engine = engine_with(world, HAND_IN, **fields)
+
+    result = await engine.run(template(phase("spec")), repo_path=world.repo, is_unsandboxed=is_unsandboxed)
+
+    if result.state is RunStatus.PAUSED:  # a person is asked, since the persona goes without a sandbox
+        [row] = await world.approvals(str(result.run_id))
+        await engine.decide(result.run_id, row.id, "approve")
+        result = await engine.resume(result.run_id)
+    assert result.state is RunStatus.COMPLETED, result.error
+    [start] = world.events(str(result.run_id), EventKind.TOOL_STARTED)
+    assert start.payload["place"]["is_contained"] is False
 
 
 @pytest.mark.parametrize("on_lost", ["ask", "rerun"])
@@ -293,6 +321,29 @@ async def test_f7_a_run_whose_owners_died_three_times_waits_for_a_person(world: 
     assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "crashing")
 
     assert (await world.engine().resume(run_id)).state is RunStatus.COMPLETED
+
+
+async def test_f7_whoever_only_asks_that_a_run_goes_on_does_not_hide_that_its_owner_died(world: World) -> None:
+    run_id = await world.run_and_stop(lambda _turn: None)
+    for _ in range(2):
+        world.db.store.save_event(create_event(run_id, EventKind.RUN_RESUMED, taken_over=True))
+    await _leave_claim(world, run_id)
+
+    request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by="you")
+    await world.engine().change(run_id, then=[request], beside=[set_wake(run_id)])
+    paused = await world.engine().resume(run_id)
+
+    assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "crashing")
+
+
+async def test_nobody_asks_a_run_to_go_on_that_is_being_driven(world: World) -> None:
+    claim = world.db.store.claim(run_id := await world.run_and_stop(lambda _turn: None))
+
+    with pytest.raises(RunBusy):
+        await world.engine().change(run_id, beside=[set_wake(run_id)])
+
+    world.db.store.release(claim)
+    assert (await world.run_row(run_id)).wake is None
 
 
 async def test_f7_that_a_run_is_set_up_anew_on_each_machine_is_no_progress(worlds: tuple[World, World]) -> None:

@@ -113,10 +113,15 @@ const SUBJECTS = {
 	},
 };
 
-// A command as one types it; of any other call the tool and its arguments.
+const isCommandLine = (tool, args) => tool === "execute" && typeof args?.command === "string";
+
+// A command as one types it, then what else it is given; of any other call the tool and its arguments.
 function callSubject({ tool, line }, { args, argv }) {
 	const size = { lines: 30, chars: 6000 };
-	if (typeof args?.command === "string") return longText(`$ ${args.command}`, { ...size, className: "code.command" });
+	if (isCommandLine(tool, args)) {
+		const { command, ...others } = args;
+		return [longText(`$ ${command}`, { ...size, className: "code.command" }), Object.keys(others).length > 0 && raw(others, size)];
+	}
 	const callArguments = args ?? argv;
 	return [line.startsWith("$ ") ? h("pre.code.foreign", line) : h("p", h("code", tool)), callArguments !== undefined && raw(callArguments, size)];
 }
@@ -126,7 +131,7 @@ const EDITORS = {
 	tool({ call, shown: subject }) {
 		if (!call.can_edit) return null;
 		const { args } = subject;
-		const isCommand = typeof args?.command === "string";
+		const isCommand = isCommandLine(call.tool, args);
 		const hint = "The agent's call is made with this instead, and the journal has both.";
 		const read = (text) => ({ args: isCommand ? { ...args, command: text } : JSON.parse(text) });
 		const words = isCommand ? ["Edit the command", "Command"] : ["Edit the arguments", "Arguments as JSON"];
