@@ -105,6 +105,7 @@ def record_requests(
         started_at=run.started_at,
         ended_at=run.ended_at,
         pause_reason=run.pause_reason,
+        is_to_go_on=run.wake is not None,
         waiting_for=find_pause(run.pause_reason).sentence
         if run.state == RunStatus.PAUSED
         else reason or describe_wait(run.waits_for, run.due_at),

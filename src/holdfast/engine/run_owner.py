@@ -26,7 +26,7 @@ from holdfast.engine.report import Reported, write_report
 from holdfast.engine.run.carrier import open_carrier
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
-from holdfast.engine.run.start import DriveStart
+from holdfast.engine.run.start import DriveStart, serve_request, stays_paused
 from holdfast.engine.run.stop import Paused, finish, pause_for_person
 from holdfast.engine.run.workspace import open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
@@ -185,9 +185,10 @@ class RunOwner:
         """Pause a run that nobody drives until a person resumes it."""
         async with self.owning(run_id) as (journal, claim):
             loaded = await self.load(run_id)
-            if loaded.stored.run.state == RunStatus.PAUSED:
+            if stays_paused(loaded.stored.run):
                 return  # its owner was faster
-            await pause_for_person(self.scope(journal, claim, loaded, await journal.read(run_id)))
+            scope = self.scope(journal, claim, loaded, await journal.read(run_id))
+            await pause_for_person(scope, rows=serve_request(loaded.stored))
 
     def scope(self, journal: Journal, claim: Claim, loaded: LoadedRun, events: list[Event]) -> RunScope:
         return RunScope(

@@ -23,11 +23,11 @@ from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
 from holdfast.engine.run.restoration import RestoredFiles, restore_files
-from holdfast.engine.run.start import DueStart, NewStart, ResumeStart, RetryStart, check_failed
+from holdfast.engine.run.start import DueStart, NewStart, ResumeStart, RetryStart, check_failed, stays_paused
 from holdfast.engine.run.stop_request import see_cancelled, wait_until_paused
 from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
-from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel, RunStatus
+from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy
 from holdfast.images import Image
 from holdfast.persistence.admission import check_not_passed
@@ -235,7 +235,7 @@ class WorkflowEngine:
         """Pause a run until it is resumed: here if nobody drives it, else by asking its owner and waiting for it."""
         stored = await get_run(self._db, run_id)
         check_not_over(stored)
-        if stored.run.state != RunStatus.PAUSED:
+        if not stays_paused(stored.run):
             request = create_event(stored.run.id, EventKind.RUN_PAUSE_REQUESTED, by=by)
             async with self._owner.journal() as journal:
                 (requested,) = await journal.append(stored.run.id, [request])

@@ -107,6 +107,8 @@ class RunFacts:
     waiting_for: str | None = None
     is_driven: bool = True
     """Whether a process works on it, as far as whoever asks can know."""
+    is_to_go_on: bool = False
+    """Somebody has asked for that while it was paused, and nobody has taken it yet."""
     error: Any = None
     phases: Sequence[PhaseFacts] = ()
     questions: Sequence[OpenApproval] = ()
@@ -287,6 +289,7 @@ def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
     too_low = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
     word = "aborted" if run.state == RunStatus.CANCELLED else run.state
     over = f"The run is {word}." if run.state in TERMINAL_STATES else None
+    is_paused = run.state == RunStatus.PAUSED and not run.is_to_go_on
     not_resumed: dict[str, str | None] = {
         RunStatus.FAILED: "It failed: retry it instead.",
         RunStatus.RUNNING: "It is running.",
@@ -295,7 +298,7 @@ def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
     }
     return {
         "resume": too_low or not_resumed.get(run.state, over),
-        "pause": too_low or over or ("It is paused already." if run.state == RunStatus.PAUSED else None),
+        "pause": too_low or over or ("It is paused already." if is_paused else None),
         "retry": too_low or (None if run.state == RunStatus.FAILED else "Only a failed run is retried."),
         "abort": too_low or over,
         "fork": too_low,

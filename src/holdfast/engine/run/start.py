@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from holdfast.engine.scope import RunScope
 from holdfast.enums import PauseReason, RunPhaseState, RunStatus
 from holdfast.errors import RunNotInState
+from holdfast.persistence.models import RunRow
 from holdfast.persistence.runs import StoredRun
 from holdfast.persistence.statements import clear_wake, reopen_phase, reopen_run, resume_run, start_run
 from holdfast.runtime.checkpoint.base import Statement
@@ -56,7 +57,7 @@ class ResumeStart(DriveStart):
         is_started_now = stored.run.state == RunStatus.PENDING  # its maker died before it began
         if is_started_now:
             events.insert(0, scope.log.event(EventKind.RUN_STARTED, **sandbox))
-        rows = [resume_run(scope.run_id, is_started_now=is_started_now), *_serve_request(stored)]
+        rows = [resume_run(scope.run_id, is_started_now=is_started_now), *serve_request(stored)]
         await scope.log.append(*events, rows=rows)
 
 
@@ -64,11 +65,8 @@ class DueStart(ResumeStart):
     """A run goes on by itself, since it was found due. A person may have paused it since: then it stays so."""
 
     def check(self, stored: StoredRun) -> None:
-        run = stored.run
-        is_answered = run.pause_reason == PauseReason.APPROVAL and not run.open_questions
-        is_over_for_today = run.pause_reason == PauseReason.BUDGET and run.due_at is not None
-        if run.state == RunStatus.PAUSED and run.wake is None and not (is_answered or is_over_for_today):
-            raise RunNotInState(f"Run {run.id} was paused.", hint="Go on with it: holdfast resume.")
+        if stays_paused(stored.run):
+            raise RunNotInState(f"Run {stored.run.id} was paused.", hint="Go on with it: holdfast resume.")
 
 
 class RetryStart(DriveStart):
@@ -81,14 +79,21 @@ class RetryStart(DriveStart):
 
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
         failed = [key for key, row in stored.phases.items() if row.state == RunPhaseState.FAILED]
-        rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id), *_serve_request(stored)]
+        rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id), *serve_request(stored)]
         resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed", **await find_sandbox(scope))
         await scope.log.append(resumed, *_skipped(scope, stored), rows=rows)
         scope.history.retry(scope.log.records.last_seq + 1)
 
 
-def _serve_request(stored: StoredRun) -> list[Statement]:
-    """Take back the request to go on that this drive serves: it would be served again after the next stop."""
+def stays_paused(run: RunRow) -> bool:
+    """Tell whether a run is paused until a person acts: nobody has asked for it to go on, and no time is set for it."""
+    is_answered = run.pause_reason == PauseReason.APPROVAL and not run.open_questions
+    is_over_for_today = run.pause_reason == PauseReason.BUDGET and run.due_at is not None
+    return run.state == RunStatus.PAUSED and run.wake is None and not (is_answered or is_over_for_today)
+
+
+def serve_request(stored: StoredRun) -> list[Statement]:
+    """Take back the request to go on that a drive serves, or a pause overrules: it would be served again later."""
     return [] if stored.run.wake is None else [clear_wake(stored.run.id, stored.run.wake)]
 
 

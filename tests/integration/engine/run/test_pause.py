@@ -9,6 +9,7 @@ from tests.support.engine_world import Turn, World, hand_in, phase
 from holdfast.enums import RunStatus
 from holdfast.fleet.run_drive import WorkflowDrive
 from holdfast.persistence.listings import list_due
+from holdfast.persistence.statements import set_wake
 from holdfast.runtime.stores import open_journal
 
 
@@ -54,6 +55,20 @@ async def test_a_pause_after_a_run_was_found_due_and_before_it_was_taken_counts(
 
     assert (await world.run_row(run_id)).state == RunStatus.PAUSED
     assert world.events(run_id, "run.resumed") == []
+    assert (await engine.resume(run_id)).state is RunStatus.COMPLETED
+
+
+async def test_a_pause_takes_back_a_request_to_go_on_that_nobody_has_served(world: World) -> None:
+    run_id = await world.run_and_stop(lambda _turn: None)
+    engine = world.engine(hand_in)
+    await engine.pause(run_id, by="ann")
+    await engine.change(run_id, beside=[set_wake(run_id)])
+    assert await list_due(world.db)
+
+    paused = await engine.pause(run_id, by="bob")
+
+    assert (paused.state, await list_due(world.db)) == (RunStatus.PAUSED, [])
+    assert [event.payload["by"] for event in world.events(run_id, "run.paused")] == ["ann", "bob"]
     assert (await engine.resume(run_id)).state is RunStatus.COMPLETED
 
 
