@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ class TemplateCommand:
     phase: Phase | None = None
     attempt: int = 1
     env: Mapping[str, str] = field(default_factory=dict)
-    more: Callable[[], dict[str, Any]] | None = None
+    more: Callable[[], Awaitable[dict[str, Any]]] | None = None
 
     @property
     def key(self) -> str:
@@ -85,7 +85,7 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
                 hint="Look at the workspace, then retry the run.",
             )
         words = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
-        facts = await scope.on_disk(command.more) if command.more is not None else {}
+        facts = await command.more() if command.more is not None else {}
         facts = {**opened.facts, **record_requests(outcome.requests), **facts}
         return {"exit_code": outcome.exit_code, "outcome": words, "output": outcome.output, **facts}
 
@@ -98,6 +98,7 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
     if command.kind is CommandKind.SETUP and not opened.is_contained:
         scope.history.unfenced.add(spool_key(scope.run_id, key))
     result = await scope.log.step(step, run)
+    scope.raise_if_too_large()
     scope.history.commands.discard(key)
     scope.history.unfenced.discard(spool_key(scope.run_id, key))
     return _to_result(result)
