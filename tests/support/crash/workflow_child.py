@@ -70,9 +70,12 @@ def workflow() -> WorkflowTemplate:
 
 
 class Points:
-    """Counts the places where dying could matter, over the threads of one process, and dies at one of them."""
+    """Counts the places where dying could matter, over the threads of one process, and dies at one of them.
 
-    def __init__(self, dies_at: int | None) -> None:
+    It is named by its number, or by its name and how often that came: `after write:2`.
+    """
+
+    def __init__(self, dies_at: int | str | None) -> None:
         self._dies_at = dies_at
         self._lock = threading.Lock()
         self.names: list[str] = []
@@ -80,7 +83,7 @@ class Points:
     def pass_by(self, name: str) -> None:
         with self._lock:
             self.names.append(name)
-            if len(self.names) - 1 == self._dies_at:
+            if self._dies_at in (len(self.names) - 1, f"{name}:{self.names.count(name)}"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, owner: Any, name: str, to_label: Callable[..., str] | None = None) -> None:
@@ -134,12 +137,12 @@ def _name_append(batch: Any) -> str:
     return "+".join(str(prepared.event.kind) for append in batch for prepared in append.events)
 
 
-async def go_on_carried(url: str, folder: Path, dies_at: int | None) -> dict[str, Any]:
+async def go_on_carried(url: str, folder: Path, dies_at: int | str | None) -> dict[str, Any]:
     """The same with files that travel, and a message to the last phase, which waits there from the beginning."""
     return await go_on(url, folder, dies_at, is_carried=True)
 
 
-async def go_on(url: str, folder: Path, dies_at: int | None, *, is_carried: bool = False) -> dict[str, Any]:
+async def go_on(url: str, folder: Path, dies_at: int | str | None, *, is_carried: bool = False) -> dict[str, Any]:
     """Start the run, or go on with it, until it is over; a person who is asked approves."""
     os.environ["HOME"] = str(folder)
     points = Points(dies_at)

@@ -56,8 +56,9 @@ async def read_diff(world: World, run_id: str, **settings: object) -> str:
 
 
 async def test_another_machine_goes_on_in_the_middle_of_an_attempt(world: World) -> None:
-    def half(turn: Turn) -> None:
-        turn.write("half.txt", "written before the machine died\n")
+    async def half(turn: Turn) -> None:
+        await turn.use_tool("write_file", lambda: turn.write("half.txt", "written before the machine died\n"))
+        turn.write("unrecorded.txt", "by nobody's call\n")
 
     run_id = await world.run_and_stop(half, "spec", engine=CARRIED)
     destroy(world)
@@ -66,8 +67,12 @@ async def test_another_machine_goes_on_in_the_middle_of_an_attempt(world: World)
     assert result.state is RunStatus.COMPLETED, result.error
     [moved] = there.events(run_id, "workspace.moved")
     assert moved.payload["before"] != moved.payload["place"]
+    [recorded] = there.events(run_id, "tool.result")
+    assert moved.payload["tree"] == recorded.payload["result"]["tree"]
+    assert (there.worktree(run_id) / "half.txt").read_text() == "written before the machine died\n"
     assert (there.worktree(run_id) / "spec.txt").read_text() == "by spec\n"
     assert (there.worktree(run_id) / "app.py").exists()
+    assert not (there.worktree(run_id) / "unrecorded.txt").exists()
     await there.close()
 
 
