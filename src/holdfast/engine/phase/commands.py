@@ -26,6 +26,7 @@ from holdfast.workspace import (
     clean_environment,
     find_command,
     find_place,
+    list_ignored,
     record_requests,
     remove_spooled,
     run_spooled,
@@ -36,6 +37,8 @@ from holdfast.workspace import (
 _TIMEOUT_S = 1800.0
 _ABORT_GRACE_S = 0.4  # an aborted run does not wait longer for a command that wants to live
 _LAST_LINE_CHARS = 200
+_MOST_IGNORED = 20  # the outermost first: a few names say what kind of files they are
+IGNORED = "ignored"
 _CALL_NAMES = {CommandKind.CHECKS: "check", CommandKind.HOOKS: "hook"}
 
 
@@ -255,10 +258,12 @@ async def save_files(scope: RunScope, phase: Phase, attempt: int, step: Step) ->
 
     def save() -> dict[str, Any]:
         made = snapshot(scope.place, phase.key, attempt, at=utc_now(), message=phase.title)
+        reasons = [(item.path, item.reason.value) for item in made.left_out]
+        if scope.packer is not None:  # whoever goes on elsewhere cannot know these
+            ignored = sorted(list_ignored(scope.place), key=lambda path: (path.rstrip("/").count("/"), path))
+            reasons += [(path, IGNORED) for path in ignored[:_MOST_IGNORED]]
         # A name may be no text, which no journal holds.
-        left_out = [
-            {"path": item.path.encode(errors="replace").decode(), "reason": item.reason.value} for item in made.left_out
-        ]
+        left_out = [{"path": path.encode(errors="replace").decode(), "reason": reason} for path, reason in reasons]
         return {"ref": made.ref, "commit": made.commit, "tree": made.tree_id, "left_out": left_out}
 
     facts: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(save))

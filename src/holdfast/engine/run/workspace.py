@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.engine.disk_work import run_interruptible
 from holdfast.engine.phase.command_shell import CommandKind
-from holdfast.engine.phase.commands import TemplateCommand, check_success, run_command
+from holdfast.engine.phase.commands import IGNORED, TemplateCommand, check_success, run_command
 from holdfast.engine.run.base_files import rows_of_workspace
 from holdfast.engine.run.carrier import FilesTooLarge
 from holdfast.engine.run.local_files import bring_files
@@ -37,7 +37,8 @@ from holdfast.workspace.refs import to_component
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 from holdfast.workspace.worktree import discard_copy
 
-_IGNORED = ("files that git ignores",)
+_OTHERS_IGNORED = {"path": "whatever else git ignores", "reason": IGNORED}
+"""What was ignored since the last snapshot, and beyond the first paths, only the place before knows by name."""
 _PREPARED = StepKinds(completed=EventKind.WORKSPACE_PREPARED)
 
 
@@ -203,7 +204,7 @@ async def _record_move(scope: RunScope) -> None:
         place=place,
         before=scope.history.place,
         tree=scope.history.last_tree,
-        left_behind=[*scope.history.left_out, *({"path": path, "reason": "ignored"} for path in _IGNORED)],
+        left_behind=[*scope.history.left_out, _OTHERS_IGNORED],
     )
     # crash: the files are here and nothing says so; the next drive in this place restores them again and says it.
     await scope.log.append(moved, rows=[set_place(scope.run_id, place)])

@@ -1,5 +1,6 @@
 """A run's files travel with its journal: another data directory, which is another machine, goes on where one died."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -159,6 +160,45 @@ async def test_a_run_that_comes_back_has_the_files_of_where_it_was(world: World)
     assert (world.worktree(run_id) / "more.txt").read_text() == "made elsewhere\n"
     assert not (world.worktree(run_id) / "stray.txt").exists()
     assert len(world.events(run_id, "workspace.moved")) == 2
+    await there.close()
+
+
+@on_sqlite
+async def test_a_move_says_what_did_not_come_along(world: World) -> None:
+    def make(turn: Turn) -> None:
+        turn.write(".gitignore", ".env\nbuilt/\n")
+        turn.write(".env", "A=1\n")
+        turn.write("built/deep/one.o", "made\n")
+        turn.write("node_modules/left-pad/index.js", "left\n")
+        (turn.root / "nested").mkdir()
+        git(turn.root / "nested", "init", "-q")
+        turn.write("nested/inside.txt", "in a repository of its own\n")
+        (turn.root / "big.bin").touch()
+        os.truncate(turn.root / "big.bin", 21 * 1024**2)
+        hand_in(turn)
+
+    paused = await world.run(make, phase("one", risk="high"), engine=CARRIED)
+    moving = str(paused.run_id)
+    assert paused.waiting_for == "approval", paused.error
+    (world.worktree(moving) / "later.env").write_text("since then\n")
+    destroy(world)
+    there = other(world)
+    [question] = world.events(moving, "human.approval.requested")
+    await there.engine(edit, **CARRIED).decide(moving, question.payload["approval_id"], "approve")
+    assert (await there.engine(edit, **CARRIED).resume(moving)).state is RunStatus.COMPLETED
+
+    [moved] = there.events(moving, "workspace.moved")
+    left = {item["path"]: item["reason"] for item in moved.payload["left_behind"]}
+    assert left == {
+        "big.bin": "too_big",
+        "nested": "nested_repository",
+        ".env": "ignored",
+        "built/": "ignored",
+        "node_modules/": "ignored",
+        "whatever else git ignores": "ignored",
+    }
+    assert [path for path in left if (there.worktree(moving) / path).exists()] == []
+    assert (there.worktree(moving) / ".gitignore").exists()
     await there.close()
 
 
