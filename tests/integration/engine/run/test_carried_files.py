@@ -163,6 +163,48 @@ async def test_a_run_that_comes_back_has_the_files_of_where_it_was(world: World)
     await there.close()
 
 
+@pytest.mark.parametrize("verb", ["retry", "fork"])
+@on_sqlite
+async def test_a_phase_starts_again_elsewhere_from_its_files_after_others_were_completed(
+    world: World, verb: str
+) -> None:
+    async def fail_in_the_third(turn: Turn) -> None:
+        await turn.use_tool("write_file", lambda: turn.write("log.txt", f"{turn.phase_key}\n"))
+        await turn.use_tool("write_file", lambda: turn.write(f"{turn.phase_key}.txt", "made\n"))
+        if turn.phase_key == "three":
+            raise RuntimeError("it fails with its files half changed")
+        hand_in(turn)
+
+    failed = await world.run(fail_in_the_third, "one", "two", phase("three", attempts=1), "four", engine=CARRIED)
+    run_id = str(failed.run_id)
+    assert failed.state is RunStatus.FAILED
+    # The trees of single calls of the completed phases are gone, those of the phase that failed are there.
+    assert [pack.kind for pack in await list_packs(world.db, run_id)] == ["phase", "phase", "step", "step"]
+    started = {
+        event.payload["phase"]: event.payload["result"]["tree"] for event in world.events(run_id, "phase.started")
+    }
+    destroy(world)
+    there = other(world)
+    seen: dict[str, list[str]] = {}
+
+    def look(turn: Turn) -> None:
+        seen[turn.phase_key] = sorted(path.name for path in turn.root.glob("*.txt"))
+        seen[f"log of {turn.phase_key}"] = [(turn.root / "log.txt").read_text()]
+        hand_in(turn)
+
+    engine = there.engine(look, **CARRIED)
+    result = await (engine.retry(run_id) if verb == "retry" else engine.fork(run_id, "three"))
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert seen["three"] == seen["four"] == ["log.txt", "one.txt", "two.txt"]
+    assert seen["log of three"] == ["two\n"]
+    assert there.phases_done() == ["three", "four"]
+    pinned = [event.payload for event in there.events(result.run_id, "phase.started")]
+    again = next(payload for payload in reversed(pinned) if payload["phase"] == "three")
+    assert again["result"]["tree"] == started["three"]
+    await there.close()
+
+
 @on_sqlite
 async def test_a_move_says_what_did_not_come_along(world: World) -> None:
     def make(turn: Turn) -> None:
