@@ -21,7 +21,7 @@ from holdfast.engine import WorkflowEngine
 from holdfast.engine.conversation.journal import message_event, to_phase_message
 from holdfast.engine.phase import attempt, commands, person_messages
 from holdfast.engine.phase import commands as engine_commands
-from holdfast.engine.run import carrier, stop, workspace
+from holdfast.engine.run import base_files, carrier, stop, workspace
 from holdfast.enums import Backend, RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.runs import find_run, read_approvals
@@ -129,16 +129,22 @@ def watch(points: Points, db: Database) -> None:
     points.around(attempt, "check_artifact")
     points.around_async(engine_commands, "run_spooled")
     points.around(carrier, "make_pack")
+    points.around(base_files, "make_base_pack")
     points.around_async(person_messages.PhaseMessages, "read_waiting")
     points.around_async(stop, "write_report")
 
 
 def _name_append(batch: Any) -> str:
-    return "+".join(str(prepared.event.kind) for append in batch for prepared in append.events)
+    kinds = [str(prepared.event.kind) for append in batch for prepared in append.events]
+    return "+".join(kinds) or f"rows of {batch[0].run_id}"
 
 
 async def go_on_carried(url: str, folder: Path, dies_at: int | str | None) -> dict[str, Any]:
-    """The same with files that travel, and a message to the last phase, which waits there from the beginning."""
+    """The same with files that travel, and a message to the last phase, which waits there from the beginning.
+
+    Even a small base has so many parts that they are written in several transactions.
+    """
+    base_files.PART_BYTES = 16
     return await go_on(url, folder, dies_at, is_carried=True)
 
 
