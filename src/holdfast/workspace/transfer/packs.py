@@ -21,6 +21,7 @@ MAX_STEP_BYTES = 256 * 1024**2
 _PACK = ("pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset", "--threads=1")
 _BIGGEST = 3
 _HEAD_BYTES = 12
+_READ_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,13 @@ def make_pack(
     Raises `WorkspaceTooLarge`, and `WorkspaceError` if an object is no longer in the repository.
     """
     revisions = "".join(f"{name}\n" for name in objects) + "".join(f"^{name}\n" for name in without)
-    packed = Git(git_dir=repo).run(*_PACK, "--thin", stdin=revisions.encode()).stdout
+    with Git(git_dir=repo).stream(*_PACK, "--thin", stdin=revisions.encode()) as output:
+        packed = bytearray()
+        while len(packed) <= max_bytes and (data := output.read(_READ_BYTES)):
+            packed += data  # what is too big must not fill the memory before it is refused
     if len(packed) > max_bytes:
         raise _too_large(repo, objects[-1], "What changed in one step", max_bytes, without=without)
-    return packed
+    return bytes(packed)
 
 
 def unpack(repo: Path, packs: Sequence[bytes]) -> None:

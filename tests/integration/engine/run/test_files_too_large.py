@@ -3,13 +3,17 @@
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 from tests.integration.engine.run.test_carried_files import CARRIED, destroy, on_sqlite, other, read_diff
-from tests.support.engine_world import Turn, World, git, hand_in, phase, template
+from tests.integration.engine.run.test_two_places import HAND_IN, engine_with
+from tests.support.engine_world import Turn, World, git, hand_in, personas, phase, template
 
+import holdfast.engine
+from holdfast.engine.conversation.journal import conversation_template, send_message
 from holdfast.engine.history import History
 from holdfast.engine.run.carrier import FileCarrier
 from holdfast.engine.run.load import get_run
@@ -170,6 +174,87 @@ async def test_files_of_the_workflows_own_commands_that_are_too_big_wait_too(wor
     result = await world.engine(hand_in, **SMALL).resume(run_id)
     assert result.state is RunStatus.COMPLETED, result.error
     assert (world.worktree(run_id) / "made.txt").read_text() == "made\n"
+
+
+@on_sqlite
+async def test_files_of_a_hook_that_are_too_big_wait_and_the_hook_is_not_run_again(world: World) -> None:
+    calls: list[str] = []
+
+    async def write(turn: Turn) -> None:
+        await turn.use_tool("write_file", lambda: calls.append("written") or turn.write("a.txt", "a\n"))
+        calls.append("went on")
+        hand_in(turn)
+
+    made = template("one", hooks=[{"after": ["write_file"], "run": MAKE_BIG}], sandbox=False)
+    paused = await world.run(write, template=made, engine=SMALL)
+    run_id = str(paused.run_id)
+    assert (paused.waiting_for, calls) == ("files", ["written"])
+    (world.worktree(run_id) / "big.bin").unlink()
+
+    result = await world.engine(write, **SMALL).resume(run_id)
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert calls == ["written", "went on"]
+    assert (world.worktree(run_id) / "made.txt").read_text() == "made\n"
+
+
+@pytest.mark.parametrize("made_by", ["a tool", "nobody's call"])
+@on_sqlite
+async def test_a_conversation_whose_files_are_too_big_goes_on_when_they_are_gone(world: World, made_by: str) -> None:
+    calls: list[str] = []
+    engine = world.engine(**SMALL)
+
+    def build(_persona: Any, _config: Any, *, root_dir: Path, middleware: list[Any], **_: Any) -> Any:
+        turn = Turn("", "", root_dir, middleware, [], personas()[0], "")
+
+        async def ainvoke(_state: Any, **_: Any) -> dict[str, Any]:
+            if made_by == "a tool":
+                await turn.use_tool("write_file", lambda: write_big(turn, calls))
+            else:
+                write_big(turn, calls)
+            return {"messages": []}
+
+        return SimpleNamespace(ainvoke=ainvoke)
+
+    holdfast.engine.build_agent = build
+    run_id = str((await engine.run(conversation_template(), repo_path=world.repo)).run_id)
+    await send_message(world.db, run_id, "Make it.")
+    paused = await engine.resume(run_id)
+    assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "files")
+    assert (await engine.resume(run_id)).waiting_for == "files"
+
+    (world.worktree(run_id) / "big.bin").unlink()
+    result = await engine.resume(run_id)
+
+    assert (result.state, result.waiting_for) == (RunStatus.PAUSED, "message")
+    assert calls == ["big"]
+    assert len(world.events(run_id, "phase.completed")) == 1
+
+
+async def test_a_paid_command_that_made_too_much_is_paid_and_run_once(
+    worlds: tuple[World, World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = worlds
+    monkeypatch.setenv("HOLDFAST_CARRY_FILES", "true")
+    monkeypatch.setenv("HOLDFAST_CARRY_STEP_MAX_MB", "1")
+    body = f"echo begun >> begun.txt; head -c {BIG_BYTES} /dev/urandom > big.bin; {HAND_IN}"
+    fields = {"cost_per_run_usd": 2.5, "permissions": {"network": "deny"}}
+    paused = await engine_with(here, body, **fields).run(template(phase("spec")), repo_path=here.repo)
+    run_id = str(paused.run_id)
+    assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "files")
+
+    for _ in range(2):
+        with pytest.raises(WorkspaceTooLarge):
+            await engine_with(there, body, **fields).resume(run_id)
+    assert (await engine_with(here, body, **fields).resume(run_id)).waiting_for == "files"
+    assert [row.state for row in await here.ledger(run_id)] == ["settled"]
+
+    (here.worktree(run_id) / "big.bin").unlink()
+    result = await engine_with(here, body, **fields).resume(run_id)
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert [row.state for row in await here.ledger(run_id)] == ["settled"]
+    assert (here.worktree(run_id) / "begun.txt").read_text() == "begun\n"
 
 
 @on_sqlite

@@ -43,7 +43,7 @@ async def leave(worlds: tuple[World, World], line: str, who: AgentPersona, **opt
     """Begin the command in the first place, and let the second one take the run."""
     here, there = worlds
     made = there.know(here.know(template(phase("spec"))))
-    engine = here.engine(executing(line), pool=(who,))
+    engine = here.engine(executing(line), pool=(who,), carry_files=True)
     driving = asyncio.create_task(engine.run(made, repo_path=here.repo, **options))
     await until(lambda: driving.done() or [*here.data_dir.glob("worktrees/*/begun.txt")])
     assert not driving.done(), driving.result()
@@ -78,7 +78,7 @@ async def test_f1_a_contained_command_runs_again_unasked_in_another_place(worlds
     here, there = worlds
     run_id = await leave(worlds, IN_THE_WORKTREE, persona())
 
-    result = await there.engine(executing(IN_THE_WORKTREE), pool=(persona(),)).resume(run_id)
+    result = await there.engine(executing(IN_THE_WORKTREE), pool=(persona(),), carry_files=True).resume(run_id)
 
     assert result.state is RunStatus.COMPLETED, result.error
     assert read_starts(there, run_id) == [(place_of(here), True), (place_of(there), True)]
@@ -96,7 +96,7 @@ async def test_f1_of_a_command_that_could_reach_more_a_person_is_asked(worlds: t
     who = persona(permissions={"network": "allow"}) if why == "network" else persona()
     run_id = await leave(worlds, line, who, is_unsandboxed=why == "unsandboxed")
 
-    engine = there.engine(executing(line), pool=(who,))
+    engine = there.engine(executing(line), pool=(who,), carry_files=True)
     waiting = await engine.resume(run_id)
 
     assert (waiting.state, waiting.waiting_for) == (RunStatus.PAUSED, "outcome")
@@ -126,7 +126,7 @@ async def test_f1_a_command_whose_persona_says_so_runs_again_whatever_it_could_r
     who = persona(on_lost="rerun", **({"permissions": {"network": "allow"}} if why == "network" else {}))
     run_id = await leave(worlds, line, who, is_unsandboxed=why == "unsandboxed")
 
-    result = await there.engine(executing(line), pool=(who,)).resume(run_id)
+    result = await there.engine(executing(line), pool=(who,), carry_files=True).resume(run_id)
 
     assert result.state is RunStatus.COMPLETED, result.error
     assert read_starts(there, run_id) == [(place_of(here), False), (place_of(there), False)]
