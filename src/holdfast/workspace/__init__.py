@@ -54,7 +54,6 @@ from holdfast.workspace.snapshot import (
     Snapshot,
     SnapshotRules,
     Tree,
-    list_ignored,
     snapshot,
     write_tree,
 )
@@ -120,7 +119,6 @@ __all__ = [
     "is_running",
     "find_commands",
     "list_commands",
-    "list_ignored",
     "is_named",
     "leave_out",
     "make_branch",

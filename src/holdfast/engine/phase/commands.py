@@ -26,13 +26,13 @@ from holdfast.workspace import (
     clean_environment,
     find_command,
     find_place,
-    list_ignored,
     record_requests,
     remove_spooled,
     run_spooled,
     snapshot,
     stop_spooled,
 )
+from holdfast.workspace.snapshot import list_ignored
 
 _TIMEOUT_S = 1800.0
 _ABORT_GRACE_S = 0.4  # an aborted run does not wait longer for a command that wants to live
