@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ NOT_SETTINGS_PREFIXES = ("HOLDFAST_SIMULATE", "HOLDFAST_TEST_", "HOLDFAST_BENCH_
 
 MAX_WAIT_S = 86_400.0  # a day: longer than any provider takes, and short enough for every clock
 MAX_TRIES = 100
+MAX_STEP_MB = 512  # a row of either database holds up to 1 GB, and drivers copy it
 DATABASE_CONNECTIONS = 8  # with more of them hundreds of clients are served more slowly, on SQLite and on Postgres
 
 PerProvider = tuple[tuple[str, int], ...]
@@ -61,6 +63,7 @@ class Config:
     """Whether a run's files are stored in the database as well; without a word they are on Postgres."""
     carry_max_mb: int = 512
     """How big the files may be, as a pack, that a run starts from and brings along."""
+    carry_step_max_mb: int = 256  # the same of what one step changes
     shared_roots: tuple[Path, ...] = ()
     """Folders that every machine sees under the same path: repositories in them are not carried."""
     allowed_repositories: tuple[str, ...] = ()
@@ -243,18 +246,13 @@ def _parse_usd(key: str, raw: _RawValue) -> float:
     return amount
 
 
-def _parse_count(key: str, raw: _RawValue) -> int:
+def _parse_count(key: str, raw: _RawValue, most: int | None = None) -> int:
     amount = _parse_number(key, raw)
     if not amount.is_integer() or amount < 1:
         _refuse(key, raw.origin, "it should be a whole number from 1 on")
+    if most is not None and amount > most:
+        _refuse(key, raw.origin, f"it should be at most {most}")
     return int(amount)
-
-
-def _parse_tries(key: str, raw: _RawValue) -> int:
-    tries = _parse_count(key, raw)
-    if tries > MAX_TRIES:
-        _refuse(key, raw.origin, f"it should be at most {MAX_TRIES}")
-    return tries
 
 
 def _parse_timeout(key: str, raw: _RawValue) -> float:
@@ -380,7 +378,7 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "model_calls_per_minute": _parse_per_provider,
     "model_answer_timeout_s": _parse_timeout,
     "model_idle_timeout_s": _parse_timeout,
-    "model_tries": _parse_tries,
+    "model_tries": partial(_parse_count, most=MAX_TRIES),
     "model_max_wait_s": _parse_wait,
     "keep_prompts": _parse_switch,
     "search_url": _parse_address,
@@ -390,6 +388,7 @@ _PARSERS: dict[str, Callable[[str, _RawValue], object]] = {
     "keep_worktrees": _parse_switch,
     "carry_files": _parse_switch,
     "carry_max_mb": _parse_count,
+    "carry_step_max_mb": partial(_parse_count, most=MAX_STEP_MB),
     "shared_roots": _parse_folders,
     "allowed_repositories": _parse_list,
     "gc_at": _parse_time_of_day,

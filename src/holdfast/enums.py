@@ -35,6 +35,7 @@ class PauseReason(StrEnum):
     CRASHING = "crashing"
     STALLED = "stalled"
     PROVIDER = "provider"
+    FILES = "files"
     BUDGET = "budget"
     MESSAGE = "message"
     PERSON = "person"

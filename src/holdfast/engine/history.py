@@ -51,6 +51,9 @@ class History:
     images: tuple[ImageLabel, ...] = ()
     """What the requirements show."""
     last_tree: str | None = None
+    not_carried: tuple[str, ...] = ()
+    """The biggest files of a result that was recorded without its files, which are too big to travel: they are in the
+    place of the run alone. Nothing once files were recorded after it."""
     retried_at: int = 0
     started_at: int = 0
     """The number of the last event with which an attempt of a phase started."""
@@ -65,6 +68,11 @@ class History:
     """The phases whose last attempt has not ended."""
     failed: set[str] = field(default_factory=set)
     """The phases that failed for good since a person last retried the run."""
+
+    @property
+    def needs_files_of_place(self) -> bool:
+        """Whether what goes on builds on files that are in the place of the run alone, and starts from no others."""
+        return bool(self.not_carried) and not (self.restore_to or self.failed)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "History":
@@ -98,7 +106,10 @@ class _HistoryFold(EventFold):
         self._run_id = event.run_id
         self._calls.add(event)
         self._money.add(event)
-        self._history.last_tree = find_tree(event) or self._history.last_tree
+        if tree := find_tree(event):
+            self._history.last_tree, self._history.not_carried = tree, ()
+        elif isinstance(result := event.payload.get("result"), dict) and result.get("not_carried"):
+            self._history.not_carried = tuple(result["not_carried"])
         super().add(event)
 
     def finish(self) -> History:

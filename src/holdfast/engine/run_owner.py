@@ -28,7 +28,7 @@ from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
 from holdfast.engine.run.start import DriveStart, serve_request, stays_paused
 from holdfast.engine.run.stop import Paused, finish, pause_for_person
-from holdfast.engine.run.workspace import open_files
+from holdfast.engine.run.workspace import check_files_of_place, open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, LeaseLost, RunMetadataMissing, RunWaits, StoreUnavailable, TemplateLoadFailed
@@ -89,7 +89,7 @@ class RunOwner:
         loaded = await self.load(claim.run_id, may_be_over=start.may_be_over)
         events = await journal.read(claim.run_id)
         scope = self.scope(journal, claim, loaded, events)
-        scope.log.row_source = await open_carrier(scope)
+        scope.log.row_source = scope.packer = await open_carrier(scope)
         driver = (ConversationDriver if scope.is_conversation else RunDriver)(scope)
         if scope.log.records.cancel_request is not None:
             await driver.cancel()
@@ -101,6 +101,7 @@ class RunOwner:
         if (waits_for := await admit(self.db, claim)) is not None:
             raise RunWaits(waits_for, run_id=claim.run_id)
         if start.opens_files:
+            check_files_of_place(scope)
             await open_files(scope)  # raises before anything is written: the run stays as it is
         await stop_left_commands(scope)
         await forget_earlier_commands(scope)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from holdfast.agents.tools.shell import probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
@@ -50,6 +50,18 @@ class ApprovalRequest:
         return self.content
 
 
+class FilePacker(Protocol):
+    """Packs the files of a run for the database."""
+
+    async def pack_ahead(self, tree: str) -> dict[str, Any]:
+        """Pack files before an event names them; return what the event says: them, or what is too big of them."""
+        ...
+
+    def raise_if_too_large(self) -> None:
+        """Raise `Suspended` if files were too big: their result is recorded, and nothing may follow it."""
+        ...
+
+
 ApprovalCallback = Callable[[ApprovalRequest], Awaitable[ApprovalDecisionAction | str]]
 
 
@@ -66,6 +78,8 @@ class RunScope:
     personas: Mapping[str, AgentPersona]
     history: History = field(default_factory=History)
     workspace: Workspace | None = None
+    packer: FilePacker | None = None
+    """Packs the files where they travel with the journal."""
     tree_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     current_tree: str = ""
     """The files as the last call of this turn left them; nothing where a look at the files must say."""
@@ -108,6 +122,21 @@ class RunScope:
                 return {}
         return {"tree": write_tree(self.place).tree_id}
 
+    async def record_files(self) -> dict[str, Any]:
+        """Record the files as they are now; return what an event is to say of them.
+
+        Whoever has written that event calls `raise_if_too_large`.
+        """
+        facts = await self.on_disk(self.record_tree)
+        if self.packer is None or not facts:
+            return facts
+        return await self.packer.pack_ahead(facts["tree"])
+
+    def raise_if_too_large(self) -> None:
+        """Raise `Suspended` if files that were just recorded are too big to travel."""
+        if self.packer is not None:
+            self.packer.raise_if_too_large()
+
     async def on_disk(self, work: Callable[[], _T]) -> _T:
         """Do the engine's own work on files and git in a thread, one piece at a time.
 
@@ -121,13 +150,6 @@ class RunScope:
                 raise Stopped(error) from error
             except OSError as error:
                 raise Stopped(to_workspace_error(error)) from error
-
-    async def from_disk(self, work: Awaitable[_T]) -> _T:
-        """Wait for work on files and rows. What they refuse is no failure of the phase, as in `on_disk`."""
-        try:
-            return await work
-        except (WorkspaceError, StoreError) as error:
-            raise Stopped(error) from error
 
     async def from_rows(self, reading: Awaitable[_T]) -> _T:
         """Read rows in the middle of a phase. If the database does not answer, the drive stops, as with the disk."""

@@ -60,6 +60,12 @@ PAUSES: Mapping[str, Pause] = {
         "The model's provider refused or did not answer. Nothing is lost; resume it when that is put right.",
         "The model's provider refused or did not answer: go on?",
     ),
+    PauseReason.FILES: Pause(
+        "The files are too big to be stored in the database",
+        "Files too big",
+        "The files are too big to be stored in the database. Remove or ignore the biggest, then resume it.",
+        "The files are too big to be stored in the database: go on?",
+    ),
     PauseReason.MESSAGE: Pause("Waits for a message", "Your turn", "It waits for what you say next."),
 }
 
@@ -163,7 +169,7 @@ def describe_in_list(run: RunFacts) -> str:
         case RunStatus.PAUSED:
             where = (run.phases_in(RunPhaseState.AWAITING_APPROVAL) or open_phases)[:1]
             line = find_pause(run.pause_reason).line
-            if run.pause_reason == PauseReason.PROVIDER:
+            if run.pause_reason in (PauseReason.PROVIDER, PauseReason.FILES):
                 line = first_line(error_text(run.error)) or line
             return f"{line} · {where[0].key}" if where else line
     if run.waiting_for:
@@ -271,6 +277,7 @@ def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
         PauseReason.PERSON: f"Paused by {by}. Resume it to go on." if by else "",
         PauseReason.STALLED: stalled,
         PauseReason.PROVIDER: first_line(error_text(run.error), 300),
+        PauseReason.FILES: first_line(error_text(run.error), 300),
     }
     text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
     return StatusLine("waiting", text, question.requested_at if question else run.updated_at)

@@ -42,6 +42,7 @@ class EventKind(StrEnum):
     PHASE_REOPENED = "phase.reopened"
     WORKSPACE_PREPARED = "workspace.prepared"
     WORKSPACE_MOVED = "workspace.moved"
+    WORKSPACE_CARRIED = "workspace.carried"
 
     STEP_STARTED = "step.started"
     STEP_COMPLETED = "step.completed"

@@ -48,7 +48,15 @@ from holdfast.workspace.private_repository import CopyLimits
 from holdfast.workspace.restore import Removed, Restored, remove_workspace, restore
 from holdfast.workspace.result import ResultStep, find_author, leave_out
 from holdfast.workspace.setup_files import LeftOutGroup, SetupFiles, inherit_setup, read_setup, record_setup
-from holdfast.workspace.snapshot import LeftOut, LeftOutReason, Snapshot, SnapshotRules, Tree, snapshot, write_tree
+from holdfast.workspace.snapshot import (
+    LeftOut,
+    LeftOutReason,
+    Snapshot,
+    SnapshotRules,
+    Tree,
+    snapshot,
+    write_tree,
+)
 from holdfast.workspace.start import Start, find_current_branch, find_start
 from holdfast.workspace.worktree import Workspace, open_workspace, prepare_workspace
 

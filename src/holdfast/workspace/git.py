@@ -228,7 +228,8 @@ class Git:
 
     @contextmanager
     def _open(self, args: tuple[str, ...]) -> Iterator[tuple["subprocess.Popen[bytes]", IO[bytes], IO[bytes]]]:
-        child = subprocess.Popen(  # git is ours; the words are no shell's
+        processes = GIT_PROCESSES.get() or GitProcesses()
+        child = processes.start(  # git is ours; the words are no shell's
             [*self._command(), *args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -246,6 +247,7 @@ class Git:
                 child.stdin.close()
             child.stdout.close()
             child.wait()
+            processes.note_end(child)
 
     def _environment(self) -> dict[str, str]:
         index = {"GIT_INDEX_FILE": str(self.index)} if self.index is not None else {}

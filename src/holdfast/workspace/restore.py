@@ -23,6 +23,7 @@ from holdfast.workspace.snapshot import (
     commit_tree,
     index_git,
     index_path,
+    list_ignored,
     stage,
 )
 from holdfast.workspace.worktree import Workspace
@@ -133,7 +134,7 @@ def remove_workspace(workspace: Workspace, *, at: datetime, can_discard_nested: 
         rescue_refs: list[str] = []
         ignored: tuple[str, ...] = ()
         if workspace.worktree.is_dir() and workspace.git_dir.is_dir():
-            ignored = _list_ignored(workspace)
+            ignored = list_ignored(workspace)
             rescue_refs = _keep_all(workspace, at=at, can_discard_nested=can_discard_nested)
         elif workspace.worktree.is_dir():
             raise WorkspaceError(
@@ -150,11 +151,6 @@ def remove_workspace(workspace: Workspace, *, at: datetime, can_discard_nested: 
         forget_worktree(Git(git_dir=workspace.repo), workspace.worktree)
         index_path(workspace).unlink(missing_ok=True)
         return Removed(tuple(rescue_refs), ignored)
-
-
-def _list_ignored(workspace: Workspace) -> tuple[str, ...]:
-    listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
-    return tuple(index_git(workspace).run(*listing).names)
 
 
 def _keep_all(workspace: Workspace, *, at: datetime, can_discard_nested: bool) -> list[str]:

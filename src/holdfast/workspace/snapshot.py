@@ -231,6 +231,12 @@ def _has_loose(workspace: Workspace, tree_id: str) -> bool:
     return (workspace.repo / "objects" / tree_id[:2] / tree_id[2:]).exists()
 
 
+def list_ignored(workspace: Workspace) -> tuple[str, ...]:
+    """List what git's ignore files leave out of a tree; a folder that is left out whole ends with '/'."""
+    listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+    return tuple(index_git(workspace).run(*listing, *(f"--exclude={pattern}" for pattern in ALWAYS_LEFT_OUT)).names)
+
+
 def open_index(workspace: Workspace, index: Path | None = None) -> Git:
     """Return git with the index that trees are built through; a new one holds the base."""
     git = index_git(workspace, index)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BaseBranchMissing, RepositoryMissing, WorkspaceError
-from holdfast.workspace.files import hold_lock, is_within, own_folders, stamp_file, write_whole
+from holdfast.workspace.files import hold_lock, is_within, own_folders, remove_folder, stamp_file, write_whole
 from holdfast.workspace.git import Git, is_object_id
 from holdfast.workspace.private_repository import COPY_LIMITS, ensure_private_repository
 from holdfast.workspace.refs import base_ref, branch_names, run_refs, to_component
@@ -110,6 +110,17 @@ def prepare_workspace(
             is_carried=is_carried,
         )
         return _complete(workspace, repository, tip, is_ready=is_ready)
+
+
+def discard_copy(workspace: Workspace) -> None:
+    """Take back the copy of a folder without git, of which nothing was recorded: the next call copies it anew."""
+    with hold_lock(workspace.lock_path):
+        remove_folder(workspace.worktree)  # crash: made again from the copy that is still there
+        part = workspace.repo.with_name(f"{workspace.repo.name}.part")
+        if part.exists():
+            remove_folder(part)
+        workspace.repo.rename(part)  # crash: left over, and removed by whoever makes the next copy
+        remove_folder(part)
 
 
 def open_workspace(data_dir: Path, run_id: str) -> Workspace:

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from tests.support.engine_world import Turn
 from tests.support.progress_limit import until, waiting_until
 
 from holdfast import engine
@@ -66,12 +67,16 @@ SCHEMA = {
 
 
 class NoteAgent:
-    """Writes its note once its gate is open, and fails, or kills who drives it, while a file says so."""
+    """Writes its note once its gate is open, and fails, or kills who drives it, while a file says so.
 
-    def __init__(self, root: Path, gates: Path, note: str) -> None:
+    Before the note it makes a big file with a tool, if a file tells how many bytes it is to have.
+    """
+
+    def __init__(self, root: Path, gates: Path, note: str, middleware: list[Any]) -> None:
         self._root = root
         self._gates = gates
         self._note = note
+        self._middleware = middleware
 
     async def ainvoke(self, state: dict[str, Any], **_kw: Any) -> dict[str, Any]:
         content = state["messages"][0]["content"]
@@ -86,15 +91,24 @@ class NoteAgent:
             os.kill(os.getpid(), signal.SIGKILL)
         if (self._gates / f"{phase}.fails").exists():
             raise RuntimeError("the agent was told to fail")
+        if (size := self._gates / f"{phase}.big").exists():
+            turn = Turn(phase, run_id, self._root, self._middleware, [], None, "")
+            await turn.use_tool("write_file", lambda: self._write_big(phase, int(size.read_text())))
         (self._root / f"{phase}.json").write_text(json.dumps({"note": self._note}))
         return {"messages": []}
+
+    def _write_big(self, phase: str, size: int) -> str:
+        with (self._gates / f"{phase}.made").open("a") as made:
+            made.write("made\n")
+        (self._root / "big.bin").write_bytes(os.urandom(size))
+        return "written"
 
 
 def use_note_agents(gates: Path, note: str = "a note") -> None:
     """Put the fake where the engine looks for agents, in this process."""
 
-    def build_agent(_persona: Any, _config: Any, *, root_dir: Path, **_kw: Any) -> NoteAgent:
-        return NoteAgent(Path(root_dir), gates, note)
+    def build_agent(_persona: Any, _config: Any, *, root_dir: Path, middleware: list[Any], **_kw: Any) -> NoteAgent:
+        return NoteAgent(Path(root_dir), gates, note, middleware)
 
     engine.build_agent = build_agent
 

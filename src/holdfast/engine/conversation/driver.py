@@ -40,8 +40,8 @@ class ConversationDriver(RunDriver):
         self._turn: ConversationTurn | None = None
 
     async def _go(self) -> Stop:
-        if (failed := await self._prepare()) is not None:
-            return failed
+        if (unready := await self._prepare()) is not None:
+            return unready
         while (turn := await self._find_turn()) is not None:
             self._turn = turn
             try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -32,10 +32,13 @@ from holdfast.workspace import (
     snapshot,
     stop_spooled,
 )
+from holdfast.workspace.snapshot import list_ignored
 
 _TIMEOUT_S = 1800.0
 _ABORT_GRACE_S = 0.4  # an aborted run does not wait longer for a command that wants to live
 _LAST_LINE_CHARS = 200
+_MOST_IGNORED = 20  # the outermost first: a few names say what kind of files they are
+IGNORED = "ignored"
 _CALL_NAMES = {CommandKind.CHECKS: "check", CommandKind.HOOKS: "hook"}
 
 
@@ -50,7 +53,7 @@ class TemplateCommand:
     phase: Phase | None = None
     attempt: int = 1
     env: Mapping[str, str] = field(default_factory=dict)
-    more: Callable[[], dict[str, Any]] | None = None
+    more: Callable[[], Awaitable[dict[str, Any]]] | None = None
 
     @property
     def key(self) -> str:
@@ -85,7 +88,7 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
                 hint="Look at the workspace, then retry the run.",
             )
         words = f"exit code {outcome.exit_code}" if outcome.exit_code is not None else outcome.state.value
-        facts = await scope.on_disk(command.more) if command.more is not None else {}
+        facts = await command.more() if command.more is not None else {}
         facts = {**opened.facts, **record_requests(outcome.requests), **facts}
         return {"exit_code": outcome.exit_code, "outcome": words, "output": outcome.output, **facts}
 
@@ -98,6 +101,7 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
     if command.kind is CommandKind.SETUP and not opened.is_contained:
         scope.history.unfenced.add(spool_key(scope.run_id, key))
     result = await scope.log.step(step, run)
+    scope.raise_if_too_large()
     scope.history.commands.discard(key)
     scope.history.unfenced.discard(spool_key(scope.run_id, key))
     return _to_result(result)
@@ -254,10 +258,12 @@ async def save_files(scope: RunScope, phase: Phase, attempt: int, step: Step) ->
 
     def save() -> dict[str, Any]:
         made = snapshot(scope.place, phase.key, attempt, at=utc_now(), message=phase.title)
+        reasons = [(item.path, item.reason.value) for item in made.left_out]
+        if scope.packer is not None:  # whoever goes on elsewhere cannot know these
+            ignored = sorted(list_ignored(scope.place), key=lambda path: (path.rstrip("/").count("/"), path))
+            reasons += [(path, IGNORED) for path in ignored[:_MOST_IGNORED]]
         # A name may be no text, which no journal holds.
-        left_out = [
-            {"path": item.path.encode(errors="replace").decode(), "reason": item.reason.value} for item in made.left_out
-        ]
+        left_out = [{"path": path.encode(errors="replace").decode(), "reason": reason} for path, reason in reasons]
         return {"ref": made.ref, "commit": made.commit, "tree": made.tree_id, "left_out": left_out}
 
     facts: dict[str, Any] = await scope.log.step(step, lambda: scope.on_disk(save))

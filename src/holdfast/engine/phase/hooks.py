@@ -51,7 +51,7 @@ class PhaseHooks:
             self._phase,
             self._attempt,
             env=_to_environment(call),
-            more=self._scope.record_tree,
+            more=self._scope.record_files,
         )
         result = await run_command(self._scope, command)
         output = str(result["output"]).strip()[-_MAX_OUTPUT_CHARS:]

@@ -107,12 +107,15 @@ def make_middleware(
     scope.current_tree = ""  # a person may have changed files since the last turn
 
     async def after_mutation() -> dict[str, Any]:
-        facts = await scope.on_disk(scope.record_tree)
+        facts = await scope.record_files()
         scope.current_tree = facts.get("tree", scope.current_tree)
         return facts
 
     async def before_command() -> str:
-        return scope.current_tree or (await after_mutation()).get("tree", "")
+        if not scope.current_tree:
+            await after_mutation()
+            scope.raise_if_too_large()
+        return scope.current_tree
 
     services = TurnServices(
         rules={**file_tool_rules(root), **command_rules(shell.spool_dir, persona.on_lost)},
@@ -123,6 +126,7 @@ def make_middleware(
         shell=shell,
         hooks=PhaseHooks(scope, phase, attempt) if scope.template.hooks else None,
         before_command=before_command,
+        after_result=scope.raise_if_too_large,
         read_image=lambda digest: read_image(scope, digest),
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config, scope.db).slot(provider_of(persona), scope.run_id),

@@ -11,17 +11,30 @@ from typing import Any
 from holdfast.engine.disk_work import run_interruptible
 from holdfast.engine.run.local_files import unpack_all
 from holdfast.engine.scope import RunScope
+from holdfast.enums import PauseReason
 from holdfast.errors import WorkspaceError, WorkspaceTooLarge
 from holdfast.persistence.carried_files import PackLabel, list_packs
 from holdfast.persistence.statements import NewTreePack, drop_step_packs, insert_tree_pack
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind
-from holdfast.workspace import write_tree
+from holdfast.runtime.step import Suspended
+from holdfast.workspace import find_place, write_tree
 from holdfast.workspace.refs import run_refs, setup_refs
 from holdfast.workspace.transfer.packs import make_pack
 
 _log = logging.getLogger(__name__)
+_MIB = 1024**2
 _ENDS = (EventKind.PHASE_COMPLETED, EventKind.PHASE_FAILED, EventKind.PHASE_REOPENED)
+
+
+class FilesTooLarge(Suspended):
+    """What is to travel is too big: a person takes the biggest files away, and the run goes on where it stands."""
+
+    reason = PauseReason.FILES
+
+    def __init__(self, error: WorkspaceTooLarge) -> None:
+        super().__init__(error.message)
+        self.error: WorkspaceTooLarge = error
 
 
 class FileCarrier:
@@ -32,17 +45,36 @@ class FileCarrier:
         self._packs = list(packs)
         self._last_number = max((pack.number for pack in self._packs), default=0)
         self._pending: dict[int, tuple[PackLabel, bool]] = {}
+        self._ready: dict[str, bytes] = {}
+        """Packs of single trees that no event names yet."""
+        self._too_large: FilesTooLarge | None = None
+        self._max_bytes = scope.config.carry_step_max_mb * _MIB
         self._starts = set(scope.history.started_from.values()) | set(scope.history.accepted_tree.values())
         self._open = set(scope.history.open_phases)
 
+    async def pack_ahead(self, tree: str) -> dict[str, Any]:
+        """Pack a tree before an event names it; return what the event says of it: its id, or what is too big of it."""
+        if tree not in self._ready and tree not in self._list_known():
+            try:
+                self._ready[tree] = await self._pack([tree], self._thin_against())
+            except WorkspaceTooLarge as error:
+                self._too_large = self._to_pause(error)
+                return {"not_carried": list(error.facts["paths"])}
+        return {"tree": tree}
+
+    def raise_if_too_large(self) -> None:
+        """Raise `FilesTooLarge` if what was packed ahead was too big."""
+        if self._too_large is not None:
+            raise self._too_large
+
     async def make_rows(self, events: Sequence[Event]) -> Sequence[Statement]:
-        """Pack what these events name and no pack has yet."""
+        """Pack what these events name and no pack has yet. Raises `FilesTooLarge`; nothing is to be written then."""
         if self._scope.workspace is None:
             return ()  # nothing is recorded before there are files
         objects, refs = self._find_new(events)
         rows: list[Statement] = []
         if objects:
-            rows.append(await self._pack("step", objects, refs, self._thin_against()))
+            rows.append(self._to_row("step", objects, refs, await self._pack_step(objects)))
         if self._note_phases(events):
             rows += await self._replace_steps()
         return rows
@@ -57,8 +89,7 @@ class FileCarrier:
             self._packs.append(label)
 
     def _find_new(self, events: Sequence[Event]) -> tuple[list[str], dict[str, str]]:
-        known = {name for pack in self._packs for name in pack.objects}
-        known |= {name for label, _ in self._pending.values() for name in label.objects}
+        known = self._list_known()
         refs: dict[str, str] = {}
         objects: list[str] = []
         for event in events:
@@ -66,6 +97,10 @@ class FileCarrier:
             objects += [name for name in _find_trees(event) if name not in known]
         refs = {name: commit for name, commit in refs.items() if commit not in known}
         return list(dict.fromkeys([*objects, *refs.values()])), refs
+
+    def _list_known(self) -> set[str]:
+        """List what is committed. Of what is being written it is not known yet: two packs of one tree do no harm."""
+        return {name for pack in self._packs for name in pack.objects}
 
     def _find_refs(self, event: Event) -> dict[str, str]:
         """Return what commits an event names, by the ref that keeps each of them."""
@@ -103,21 +138,35 @@ class FileCarrier:
         trees = [name for pack in steps for name in pack.objects if name in self._starts]
         objects = list(dict.fromkeys([*refs.values(), *trees, *last]))
         earlier = [name for pack in self._packs if pack.kind != "step" for name in pack.objects]
+        self._ready.clear()  # they may be thin against what goes now
         try:
-            row = await self._pack("phase", objects, refs, [self._scope.place.base_commit, *earlier])
+            pack = await self._pack(objects, [self._scope.place.base_commit, *earlier])
         except WorkspaceTooLarge:
             _log.warning("the packs of a phase stay as they are", extra={"run_id": self._scope.run_id})
             return []
+        row = self._to_row("phase", objects, refs, pack)
         return [row, drop_step_packs(self._scope.run_id, row.params["number"])]
 
     def _thin_against(self) -> list[str]:
         last = self._packs[-1].objects if self._packs else ()
         return [self._scope.place.base_commit, *last]
 
-    async def _pack(self, kind: str, objects: list[str], refs: dict[str, str], without: list[str]) -> Statement:
-        repo = self._scope.place.repo
+    async def _pack_step(self, objects: list[str]) -> bytes:
+        ready = self._ready.pop(objects[0], None) if len(objects) == 1 else None
         try:
-            pack = await run_interruptible(lambda: make_pack(repo, objects, without=without))
+            return ready or await self._pack(objects, self._thin_against())
+        except WorkspaceTooLarge as error:
+            raise self._to_pause(error) from error
+
+    async def _pack(self, objects: list[str], without: list[str]) -> bytes:
+        """Make a pack. Raises `WorkspaceTooLarge`."""
+        repo = self._scope.place.repo
+
+        def make() -> bytes:
+            return make_pack(repo, objects, without=without, max_bytes=self._max_bytes)
+
+        try:
+            return await run_interruptible(make)
         except WorkspaceTooLarge:
             raise
         except WorkspaceError:
@@ -125,11 +174,23 @@ class FileCarrier:
             # recorded before, and the files are still there.
             await unpack_all(self._scope.db, self._scope.run_id, repo)
             await self._scope.on_disk(lambda: write_tree(self._scope.place))
-            pack = await run_interruptible(lambda: make_pack(repo, objects, without=without))
+            return await run_interruptible(make)
+
+    def _to_row(self, kind: str, objects: list[str], refs: dict[str, str], pack: bytes) -> Statement:
         self._last_number += 1
         label = PackLabel(self._last_number, kind, tuple(objects), refs)
         self._pending[label.number] = (label, kind == "phase")
         return insert_tree_pack(NewTreePack(self._scope.run_id, label.number, kind, objects, refs, pack))
+
+    def _to_pause(self, error: WorkspaceTooLarge) -> FilesTooLarge:
+        """Return the pause for a person who is to take files away, and say where they are."""
+        place = self._scope.place
+        host = find_place(self._scope.config.data_dir).host
+        hint = (
+            f"Remove them from {place.root} on {host}, or list them in its .gitignore, or raise carry_step_max_mb; "
+            f"then: holdfast resume {self._scope.run_id[:8]}. Nothing is repeated."
+        )
+        return FilesTooLarge(WorkspaceTooLarge(error.message, hint=hint, **error.facts))
 
 
 def _find_trees(event: Event) -> Iterator[str]:
@@ -138,6 +199,17 @@ def _find_trees(event: Event) -> Iterator[str]:
     found: list[Any] = [event.payload.get("tree_before"), event.payload.get("tree")]
     found += [part.get("tree") for part in (result, subject) if isinstance(part, dict)]
     yield from (name for name in found if isinstance(name, str) and name)
+
+
+async def carry_files_of_place(scope: RunScope) -> None:
+    """Carry what was too big when it was made, before anything builds on it. Raises `FilesTooLarge` if it still is."""
+    if scope.packer is None or not scope.history.needs_files_of_place:
+        return
+    facts = await scope.record_files()
+    scope.raise_if_too_large()
+    if facts:  # else a command still works on them, and its result says how they are
+        await scope.log.append(scope.log.event(EventKind.WORKSPACE_CARRIED, **facts))
+        scope.history.not_carried = ()
 
 
 async def open_carrier(scope: RunScope) -> FileCarrier | None:

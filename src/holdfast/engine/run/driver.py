@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.concurrency import cancel_within
 from holdfast.engine.phase.attempt import ChangesRequested, PhaseAttempt
+from holdfast.engine.run.carrier import carry_files_of_place
 from holdfast.engine.run.stop import Cancelled, Completed, Failed, Paused, Stop, finish, pause_for_person
 from holdfast.engine.run.workspace import open_files, prepare
 from holdfast.engine.scope import RunScope, error_facts
@@ -70,20 +71,23 @@ class RunDriver:
         return Cancelled(request.get("reason", ""), request.get("by", ""))
 
     async def _go(self) -> Stop:
-        if (failed := await self._prepare()) is not None:
-            return failed
+        if (unready := await self._prepare()) is not None:
+            return unready
         await settle_by_provider(self._scope)
         phases = await self._complete_rows()
         while (stop := await self._step_phases(phases)) is None:
             phases = await read_phases(self._scope.db, self._scope.run_id)
         return stop
 
-    async def _prepare(self) -> Failed | None:
-        """Make the workspace ready to work in; return why the run fails if that cannot be."""
+    async def _prepare(self) -> Failed | Paused | None:
+        """Make the workspace ready to work in; return why the run fails or waits if that cannot be."""
         try:
             if self._scope.workspace is None:
                 await open_files(self._scope)
             await prepare(self._scope)
+            await carry_files_of_place(self._scope)
+        except Suspended as suspended:
+            return Paused([suspended])
         except (WorkspaceError, ChecksFailed) as error:
             return Failed(error_facts(error))
         return None

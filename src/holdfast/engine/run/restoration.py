@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.engine.phase.commands import stop_commands
-from holdfast.engine.run.carrier import open_carrier
+from holdfast.engine.run.carrier import FilesTooLarge, open_carrier
 from holdfast.engine.run.change import UNDER_WAY, to_reopened
 from holdfast.engine.run.load import LoadedRun
 from holdfast.engine.run.workspace import open_files
@@ -77,7 +77,10 @@ async def restore_files(owner: RunOwner, journal: Journal, claim: Claim, *, befo
     ]
     # crash: the files are back and nothing says so; the same command again restores them once more and says it.
     carrier = await open_carrier(scope)
-    files = [] if carrier is None else await carrier.make_rows([changed])
+    try:
+        files = [] if carrier is None else await carrier.make_rows([changed])
+    except FilesTooLarge as refused:
+        raise refused.error from refused
     await journal.append(claim.run_id, [changed, *reopened], claim=claim, rows=[*statements, *files])
     return RestoredFiles(claim.run_id, before, restored.tree_id, restored.rescue_ref, tuple(keys))
 

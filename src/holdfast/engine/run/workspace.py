@@ -10,17 +10,18 @@ from typing import Any
 
 from holdfast.engine.disk_work import run_interruptible
 from holdfast.engine.phase.command_shell import CommandKind
-from holdfast.engine.phase.commands import TemplateCommand, check_success, run_command
+from holdfast.engine.phase.commands import IGNORED, TemplateCommand, check_success, run_command
 from holdfast.engine.run.base_files import rows_of_workspace
+from holdfast.engine.run.carrier import FilesTooLarge
 from holdfast.engine.run.local_files import bring_files
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
-from holdfast.errors import ToolOutcomeUnknown, WorkspaceError
+from holdfast.errors import StoreError, ToolOutcomeUnknown, WorkspaceError, WorkspaceTooLarge
 from holdfast.persistence.statements import place_run, set_place
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.outcomes.crashes import SETUP_LANE
 from holdfast.runtime.records import StepState
-from holdfast.runtime.step import SameCommit, Step, StepKinds
+from holdfast.runtime.step import SameCommit, Step, StepKinds, Stopped
 from holdfast.workspace import (
     Workspace,
     copy_files,
@@ -34,8 +35,10 @@ from holdfast.workspace import (
 from holdfast.workspace.files import write_whole
 from holdfast.workspace.refs import to_component
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
+from holdfast.workspace.worktree import discard_copy
 
-_IGNORED = ("files that git ignores",)
+_OTHERS_IGNORED = {"path": "whatever else git ignores", "reason": IGNORED}
+"""What was ignored since the last snapshot, and beyond the first paths, only the place before knows by name."""
 _PREPARED = StepKinds(completed=EventKind.WORKSPACE_PREPARED)
 
 
@@ -52,6 +55,24 @@ async def open_files(scope: RunScope) -> bool:
     except OSError as error:
         raise to_workspace_error(error) from error
     return is_new
+
+
+def check_files_of_place(scope: RunScope) -> None:
+    """Raise `WorkspaceTooLarge`, with the fact `missing`, if the run can only go on in the place where its files are.
+
+    Its agent was told that it has made them.
+    """
+    history = scope.history
+    if not history.needs_files_of_place or history.place in ("", find_place(scope.config.data_dir).data):
+        return
+    short = scope.run_id[:8]
+    raise WorkspaceTooLarge(
+        f"What the last step of run {short} changed was too big to be stored, and is only on the machine that made it.",
+        hint=f"Resume it there. If that machine is gone: holdfast restore {short} lists the calls, and --before EVENT "
+        "lets the phase start again from the files before one of them.",
+        paths=history.not_carried,
+        missing="the files of its last step, which were too big to be stored",
+    )
 
 
 def _is_here(scope: RunScope) -> bool:
@@ -183,7 +204,7 @@ async def _record_move(scope: RunScope) -> None:
         place=place,
         before=scope.history.place,
         tree=scope.history.last_tree,
-        left_behind=[*scope.history.left_out, *({"path": path, "reason": "ignored"} for path in _IGNORED)],
+        left_behind=[*scope.history.left_out, _OTHERS_IGNORED],
     )
     # crash: the files are here and nothing says so; the next drive in this place restores them again and says it.
     await scope.log.append(moved, rows=[set_place(scope.run_id, place)])
@@ -201,13 +222,25 @@ async def _record(scope: RunScope, round_no: int) -> None:
     key = _workspace_key(round_no)
     rows: list[Statement] = []
     if ("step", key) not in scope.log.records.by_key:
-        rows = await scope.from_disk(rows_of_workspace(scope.db, scope.journal, scope.config, workspace))
+        rows = await _make_base_rows(scope)
         rows.append(place_run(scope.run_id, worktree_root=str(workspace.root), base_commit=workspace.base_commit))
         rows.append(set_place(scope.run_id, place))
     step = Step(key, _lane(round_no), kinds=_PREPARED, with_result=lambda _result: SameCommit(rows=rows))
     await scope.log.step(step, lambda: facts)
     scope.history.place = scope.history.place or place
     scope.history.prepared = max(round_no, scope.history.prepared)
+
+
+async def _make_base_rows(scope: RunScope) -> list[Statement]:
+    """Return the rows of what the run starts from. Raises `FilesTooLarge`; a copy of a folder is then taken back."""
+    try:
+        return await rows_of_workspace(scope.db, scope.journal, scope.config, scope.place)
+    except WorkspaceTooLarge as error:
+        if scope.place.is_private and scope.run.forked_from is None and scope.history.prepared == 0:
+            await scope.on_disk(lambda: discard_copy(scope.place))
+        raise FilesTooLarge(error) from error
+    except (WorkspaceError, StoreError) as error:  # no failure of the run: it goes on once the cause is gone
+        raise Stopped(error) from error
 
 
 def _copy(scope: RunScope) -> dict[str, Any]:

@@ -112,7 +112,7 @@ const STATES = {
 	cancelled: ["idle", "Aborted"],
 	skipped: ["idle", "Skipped"],
 };
-const PAUSES = { approval: "Waiting for you", budget: "Out of budget", person: "Paused", outcome: "Outcome unknown", stalled: "Stalled", crashing: "Crashing", message: "Your turn", provider: "Provider" };
+const PAUSES = { approval: "Waiting for you", budget: "Out of budget", person: "Paused", outcome: "Outcome unknown", stalled: "Stalled", crashing: "Crashing", message: "Your turn", provider: "Provider", files: "Files too big" };
 
 export function toStatus(state, pauseReason = null) {
 	const [tone, word] = STATES[state] ?? ["idle", String(state)];

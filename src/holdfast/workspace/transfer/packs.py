@@ -6,7 +6,7 @@ twice does no harm, and one that was cut off is unpacked again.
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -21,6 +21,7 @@ MAX_STEP_BYTES = 256 * 1024**2
 _PACK = ("pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset", "--threads=1")
 _BIGGEST = 3
 _HEAD_BYTES = 12
+_READ_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,20 @@ class BasePack:
 
 
 def make_pack(
-    repo: Path, objects: Sequence[str], *, without: Iterable[str] = (), max_bytes: int = MAX_STEP_BYTES
+    repo: Path, objects: Sequence[str], *, without: Sequence[str] = (), max_bytes: int = MAX_STEP_BYTES
 ) -> bytes:
     """Pack trees and commits with all that they hold, but for what the objects in `without` hold.
 
     Raises `WorkspaceTooLarge`, and `WorkspaceError` if an object is no longer in the repository.
     """
     revisions = "".join(f"{name}\n" for name in objects) + "".join(f"^{name}\n" for name in without)
-    packed = Git(git_dir=repo).run(*_PACK, "--thin", stdin=revisions.encode()).stdout
+    with Git(git_dir=repo).stream(*_PACK, "--thin", stdin=revisions.encode()) as output:
+        packed = bytearray()
+        while len(packed) <= max_bytes and (data := output.read(_READ_BYTES)):
+            packed += data  # what is too big must not fill the memory before it is refused
     if len(packed) > max_bytes:
-        raise _too_large(repo, objects[-1], "What changed in one step", max_bytes)
-    return packed
+        raise _too_large(repo, objects[-1], "What changed in one step", max_bytes, without=without)
+    return bytes(packed)
 
 
 def unpack(repo: Path, packs: Sequence[bytes]) -> None:
@@ -148,14 +152,34 @@ def set_refs(repo: Path, run_id: str, refs: Mapping[str, str]) -> None:
 
 
 def _too_large(
-    repo: Path, name: str, what: str, limit: int, *, hint: str = "Put such files under .gitignore."
+    repo: Path,
+    name: str,
+    what: str,
+    limit: int,
+    *,
+    hint: str = "Put such files under .gitignore.",
+    without: Sequence[str] = (),
 ) -> WorkspaceTooLarge:
-    listed = Git(git_dir=repo).run("ls-tree", "-r", "-l", "-z", "--full-tree", name).names
-    facts = (entry.partition("\t") for entry in listed)
-    sizes = {path: int(size) for words, _, path in facts if (size := words.split()[3]).isdigit()}
+    """Make an error that names the biggest files of a tree or commit, of those that the ones in `without` lack."""
+    known = {entry for other in without for entry in _list_files(repo, other)}
+    sizes = {path: size for path, digest, size in _list_files(repo, name) if (path, digest, size) not in known}
     biggest = sorted(sizes, key=lambda path: -sizes[path])[:_BIGGEST]
     names = ", ".join(f"{path} ({sizes[path] / 1024**2:.1f} MiB)" for path in biggest)
     message = (
         f"{what} is more than the {limit / 1024**2:.0f} MiB that travel with a run; the biggest files are {names}."
     )
-    return WorkspaceTooLarge(message, hint=hint, paths=tuple(biggest))
+    # A name may be no text, which no journal holds.
+    return WorkspaceTooLarge(_to_plain_text(message), hint=hint, paths=tuple(_to_plain_text(path) for path in biggest))
+
+
+def _list_files(repo: Path, name: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the files of a tree or commit: path, id of the content, size."""
+    for entry in Git(git_dir=repo).run("ls-tree", "-r", "-l", "-z", "--full-tree", name).names:
+        words, _, path = entry.partition("\t")
+        _mode, _type, digest, size = words.split()
+        if size.isdigit():  # a submodule has none
+            yield path, digest, int(size)
+
+
+def _to_plain_text(text: str) -> str:
+    return text.encode(errors="replace").decode()

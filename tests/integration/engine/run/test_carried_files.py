@@ -1,5 +1,6 @@
 """A run's files travel with its journal: another data directory, which is another machine, goes on where one died."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -56,8 +57,9 @@ async def read_diff(world: World, run_id: str, **settings: object) -> str:
 
 
 async def test_another_machine_goes_on_in_the_middle_of_an_attempt(world: World) -> None:
-    def half(turn: Turn) -> None:
-        turn.write("half.txt", "written before the machine died\n")
+    async def half(turn: Turn) -> None:
+        await turn.use_tool("write_file", lambda: turn.write("half.txt", "written before the machine died\n"))
+        turn.write("unrecorded.txt", "by nobody's call\n")
 
     run_id = await world.run_and_stop(half, "spec", engine=CARRIED)
     destroy(world)
@@ -66,8 +68,12 @@ async def test_another_machine_goes_on_in_the_middle_of_an_attempt(world: World)
     assert result.state is RunStatus.COMPLETED, result.error
     [moved] = there.events(run_id, "workspace.moved")
     assert moved.payload["before"] != moved.payload["place"]
+    [recorded] = there.events(run_id, "tool.result")
+    assert moved.payload["tree"] == recorded.payload["result"]["tree"]
+    assert (there.worktree(run_id) / "half.txt").read_text() == "written before the machine died\n"
     assert (there.worktree(run_id) / "spec.txt").read_text() == "by spec\n"
     assert (there.worktree(run_id) / "app.py").exists()
+    assert not (there.worktree(run_id) / "unrecorded.txt").exists()
     await there.close()
 
 
@@ -154,6 +160,87 @@ async def test_a_run_that_comes_back_has_the_files_of_where_it_was(world: World)
     assert (world.worktree(run_id) / "more.txt").read_text() == "made elsewhere\n"
     assert not (world.worktree(run_id) / "stray.txt").exists()
     assert len(world.events(run_id, "workspace.moved")) == 2
+    await there.close()
+
+
+@pytest.mark.parametrize("verb", ["retry", "fork"])
+@on_sqlite
+async def test_a_phase_starts_again_elsewhere_from_its_files_after_others_were_completed(
+    world: World, verb: str
+) -> None:
+    async def fail_in_the_third(turn: Turn) -> None:
+        await turn.use_tool("write_file", lambda: turn.write("log.txt", f"{turn.phase_key}\n"))
+        await turn.use_tool("write_file", lambda: turn.write(f"{turn.phase_key}.txt", "made\n"))
+        if turn.phase_key == "three":
+            raise RuntimeError("it fails with its files half changed")
+        hand_in(turn)
+
+    failed = await world.run(fail_in_the_third, "one", "two", phase("three", attempts=1), "four", engine=CARRIED)
+    run_id = str(failed.run_id)
+    assert failed.state is RunStatus.FAILED
+    # The trees of single calls of the completed phases are gone, those of the phase that failed are there.
+    assert [pack.kind for pack in await list_packs(world.db, run_id)] == ["phase", "phase", "step", "step"]
+    started = {
+        event.payload["phase"]: event.payload["result"]["tree"] for event in world.events(run_id, "phase.started")
+    }
+    destroy(world)
+    there = other(world)
+    seen: dict[str, list[str]] = {}
+
+    def look(turn: Turn) -> None:
+        seen[turn.phase_key] = sorted(path.name for path in turn.root.glob("*.txt"))
+        seen[f"log of {turn.phase_key}"] = [(turn.root / "log.txt").read_text()]
+        hand_in(turn)
+
+    engine = there.engine(look, **CARRIED)
+    result = await (engine.retry(run_id) if verb == "retry" else engine.fork(run_id, "three"))
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert seen["three"] == seen["four"] == ["log.txt", "one.txt", "two.txt"]
+    assert seen["log of three"] == ["two\n"]
+    assert there.phases_done() == ["three", "four"]
+    pinned = [event.payload for event in there.events(result.run_id, "phase.started")]
+    again = next(payload for payload in reversed(pinned) if payload["phase"] == "three")
+    assert again["result"]["tree"] == started["three"]
+    await there.close()
+
+
+@on_sqlite
+async def test_a_move_says_what_did_not_come_along(world: World) -> None:
+    def make(turn: Turn) -> None:
+        turn.write(".gitignore", ".env\nbuilt/\n")
+        turn.write(".env", "A=1\n")
+        turn.write("built/deep/one.o", "made\n")
+        turn.write("node_modules/left-pad/index.js", "left\n")
+        (turn.root / "nested").mkdir()
+        git(turn.root / "nested", "init", "-q")
+        turn.write("nested/inside.txt", "in a repository of its own\n")
+        (turn.root / "big.bin").touch()
+        os.truncate(turn.root / "big.bin", 21 * 1024**2)
+        hand_in(turn)
+
+    paused = await world.run(make, phase("one", risk="high"), engine=CARRIED)
+    moving = str(paused.run_id)
+    assert paused.waiting_for == "approval", paused.error
+    (world.worktree(moving) / "later.env").write_text("since then\n")
+    destroy(world)
+    there = other(world)
+    [question] = world.events(moving, "human.approval.requested")
+    await there.engine(edit, **CARRIED).decide(moving, question.payload["approval_id"], "approve")
+    assert (await there.engine(edit, **CARRIED).resume(moving)).state is RunStatus.COMPLETED
+
+    [moved] = there.events(moving, "workspace.moved")
+    left = {item["path"]: item["reason"] for item in moved.payload["left_behind"]}
+    assert left == {
+        "big.bin": "too_big",
+        "nested": "nested_repository",
+        ".env": "ignored",
+        "built/": "ignored",
+        "node_modules/": "ignored",
+        "whatever else git ignores": "ignored",
+    }
+    assert [path for path in left if (there.worktree(moving) / path).exists()] == []
+    assert (there.worktree(moving) / ".gitignore").exists()
     await there.close()
 
 

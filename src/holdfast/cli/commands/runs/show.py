@@ -85,7 +85,7 @@ def show_run(run_id: RUN_ID, as_json: JSON = False, store: STORE = None) -> None
     print_text(table([[*phase_row(phase)[:3], _took(phase), phase_row(phase)[3]] for phase in facts["phases"]]))
     if isinstance(facts["error"], dict):
         print_text(plain(f"\n  {facts['error'].get('code')}: {facts['error'].get('message')}"))
-        if facts["pause_reason"] == "provider":
+        if facts["pause_reason"] in ("provider", "files"):
             print_text(plain(f"  {facts['error'].get('hint')}"))
     if facts["pause_reason"] == "stalled":
         print_text(f"\n  {plain(find_diagnosis(facts['run_id']))}")
