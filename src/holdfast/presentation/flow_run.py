@@ -265,8 +265,8 @@ def describe_flow_now(row: Mapping[str, Any]) -> str:
 
 def describe_flow_crashes(row: Mapping[str, Any]) -> str:
     """Say what to do about a flow run that was paused because it kills whoever drives it; nothing of any other."""
-    is_asked_for = row["state"] == RunStatus.PAUSED and row["waits_for"] == PauseReason.CRASHING
-    if not is_asked_for or row.get("wake_at"):  # a person has let it go on
+    is_stopped = row["state"] == RunStatus.PAUSED and row["waits_for"] == PauseReason.CRASHING
+    if not is_stopped or row.get("wake_at"):  # a person has let it go on
         return ""
     return (
         "Three processes in a row died with it before anything was recorded. Correct the cause, then run it again on "

@@ -113,8 +113,7 @@ class RunFacts:
     waiting_for: str | None = None
     is_driven: bool = True
     """Whether a process works on it, as far as whoever asks can know."""
-    is_to_go_on: bool = False
-    """Somebody has asked for that while it was paused, and nobody has taken it yet."""
+    is_to_go_on: bool = False  # somebody has asked for that while it was paused, and nobody has taken it yet
     error: Any = None
     phases: Sequence[PhaseFacts] = ()
     questions: Sequence[OpenApproval] = ()
@@ -276,8 +275,7 @@ def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:
         PauseReason.BUDGET: exhausted,
         PauseReason.PERSON: f"Paused by {by}. Resume it to go on." if by else "",
         PauseReason.STALLED: stalled,
-        PauseReason.PROVIDER: first_line(error_text(run.error), 300),
-        PauseReason.FILES: first_line(error_text(run.error), 300),
+        **dict.fromkeys((PauseReason.PROVIDER, PauseReason.FILES), first_line(error_text(run.error), 300)),
     }
     text = texts.get(run.pause_reason or "") or find_pause(run.pause_reason).sentence
     return StatusLine("waiting", text, question.requested_at if question else run.updated_at)
