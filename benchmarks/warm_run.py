@@ -132,11 +132,11 @@ def make_repository(folder: Path) -> None:
 
 def runs_in_warm_server(place: Place) -> Reading:
     """Do as many runs as there are steps, and as many with the code of before the fleet."""
-    sources = {"now": SOURCE, "before": place.folder / "before" / "src"}
-    archive = place.folder / "before.tar"
+    archive, old = place.folder / "old.tar", place.folder / "old"
+    sources = {"now": SOURCE, "before": old / "src"}
     try:
         git(SOURCE.parent, "archive", f"--output={archive}", BEFORE, "src")
-        shutil.unpack_archive(archive, place.folder / "before", filter="data")
+        shutil.unpack_archive(archive, old, filter="data")
     except subprocess.CalledProcessError:  # a clone without history
         del sources["before"]
     with reading() as found:
