@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from holdfast.persistence.fleet import DueJob
+from holdfast.persistence.due import DueJob
 from holdfast.runtime.checkpoint.base import Statement
 
 
@@ -37,6 +37,8 @@ class QueueDescription:
     engine: str
     is_shared: bool
     """Other processes bring runs into it, and take them out."""
+    parts: Sequence[str] = ()
+    """The names in the database without which it does not work."""
 
 
 class Queue(Protocol):
@@ -56,7 +58,7 @@ class Queue(Protocol):
         ...
 
     async def repair(self) -> None:
-        """Make what the queue needs anew if it is lost."""
+        """Make what the queue needs anew if any of it is lost; many processes may do so at once."""
         ...
 
     async def serve(self, taker: RunTaker) -> None:

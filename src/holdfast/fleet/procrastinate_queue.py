@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -16,8 +17,17 @@ from typing import Any, Protocol
 from holdfast.extras import name_missing_extra
 from holdfast.fleet.port import QueueDescription, RunTaker
 from holdfast.persistence.db import Database, limit_connection
-from holdfast.persistence.fleet import MAX_NAME_BYTES, DueJob
-from holdfast.persistence.queue_tables import HAS_HEARTBEAT, TAKE_WAITING, enqueue, enqueue_all, make_queue_tables
+from holdfast.persistence.due import DueJob
+from holdfast.persistence.fleet import MAX_NAME_BYTES
+from holdfast.persistence.queue_tables import (
+    HAS_HEARTBEAT,
+    OWN_PARTS,
+    TAKE_WAITING,
+    TASK,
+    enqueue,
+    enqueue_all,
+    make_queue_tables,
+)
 from holdfast.runtime.checkpoint.base import Statement
 
 with name_missing_extra(__name__):
@@ -29,6 +39,9 @@ _POLL_S = 20.0  # a notice that was lost is made good by the sweep, which is soo
 _HEARTBEAT_S = 20.0
 _SILENT_S = 3 * _HEARTBEAT_S  # until the row of a loop is removed by the next one that begins, whosever it is
 _ABORT_S = 300.0  # nobody aborts a job: what ends a run is written in its journal
+_SCHEMA_SQL = procrastinate.schema.SchemaManager.get_schema()
+_PART = re.compile(r"^CREATE (?:UNIQUE )?(?:TABLE|TYPE|INDEX|FUNCTION|TRIGGER) (\w+)", re.MULTILINE)
+_PARTS = (*OWN_PARTS, *sorted(set(_PART.findall(_SCHEMA_SQL))))
 _log = logging.getLogger("holdfast.fleet")
 # The library tells of a listener that ends with a page of traceback. The loop is begun anew then, and the sweep says
 # that the database is away.
@@ -106,7 +119,7 @@ class ProcrastinateQueue:
         await enqueue_all(self._db, named)
 
     async def repair(self) -> None:
-        await make_queue_tables(self._db, procrastinate.schema.SchemaManager.get_schema())
+        await make_queue_tables(self._db, _SCHEMA_SQL, _PARTS)
 
     async def serve(self, taker: RunTaker) -> None:
         while not self._is_stopped:
@@ -132,7 +145,7 @@ class ProcrastinateQueue:
         )
         app = procrastinate.App(connector=connector)
 
-        @app.task(name="drive", pass_context=True)
+        @app.task(name=TASK, pass_context=True)
         async def drive(context: procrastinate.JobContext, run_id: str) -> None:
             self._hand_over(taker, run_id, context.job.queue, context.job.priority)
             # A doorbell: what else waits is taken at once, as long as there are places. The job lasts until there is
@@ -196,4 +209,4 @@ class ProcrastinateQueue:
                 await asyncio.wait([self._serving], timeout=10.0)
 
     def describe(self) -> QueueDescription:
-        return QueueDescription("procrastinate", is_shared=True)
+        return QueueDescription("procrastinate", is_shared=True, parts=_PARTS)

@@ -16,10 +16,12 @@ from tests.support.fleet_machines import FLOWS, machines, to_environment
 from tests.support.progress_limit import until, waiting_until
 from tests.support.terminal import shell
 
+from holdfast.fleet.assembly import make_queue
 from holdfast.flows.answers import decide
 from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import list_workers
+from holdfast.persistence.queue_tables import has_parts
 from holdfast.runtime import flow_rows
 
 
@@ -95,8 +97,17 @@ async def test_a_worker_that_is_told_to_end_records_what_it_has_begun_and_leaves
         assert (await office.wait_for(run_id))["state"] == "completed"
 
 
+LOST = (
+    *(f"TABLE procrastinate_{name}" for name in ("jobs", "events", "workers", "periodic_defers")),
+    *(f"FUNCTION procrastinate_{name}" for name in ("fetch_job_v2", "notify_queue_job_inserted_v1")),
+    "TYPE procrastinate_job_status",
+    "FUNCTION holdfast_enqueue_flow",
+)
+
+
+@pytest.mark.parametrize("lost", LOST)
 async def test_flows_are_driven_by_workers_that_know_them_and_through_lost_tables(
-    office: Api, folder: Path, fleet_url: str
+    office: Api, folder: Path, fleet_url: str, lost: str
 ) -> None:
     (folder / "counting.py").write_text(FLOWS)
     server = await office.app.state.holder.get()
@@ -116,13 +127,17 @@ async def test_flows_are_driven_by_workers_that_know_them_and_through_lost_table
             while (await status("first"), await status("asked")) != ("completed", "paused"):
                 await asyncio.sleep(0.05)
         async with server.db.session() as session:
-            await session.execute(text("DROP TABLE procrastinate_jobs CASCADE"))
+            await session.execute(text(f"DROP {lost} CASCADE"))
             await session.commit()
         await decide("asked", "go", "approve", store=server.journal.store)
         run_id = await office.start()
         assert (await office.wait_for(run_id))["state"] == "completed"
         with waiting_until("the flow ends"):
             while await status("asked") != "completed":
+                await asyncio.sleep(0.05)
+        parts = make_queue(server.db).describe().parts
+        with waiting_until("everything that was lost is there again"):
+            while not await has_parts(server.db, parts):
                 await asyncio.sleep(0.05)
 
     effects = (folder / "effects").read_text().splitlines()

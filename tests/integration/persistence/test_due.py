@@ -11,7 +11,7 @@ from tests.support.postgres_server import fresh_schema
 from tests.support.stores import start_python
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import count_due
+from holdfast.persistence.due import count_due
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.checkpoint import process_owner
 
