@@ -1,7 +1,9 @@
 """What is due: found by one worker for all, with its sign of life, and counted for whoever watches the fleet.
 
 Rule: what is due is said by the rows of runs and flows; the queue's own tables only say that somebody should look, and
-may be lost at any time.
+may be lost at any time. What waits or is over is not looked at, so that a look costs the same however much of it there
+is: each part of the question has an index, and a journal's row is looked up, never joined. A planner that takes a third
+of all flows for due would read every journal instead.
 """
 
 import json
@@ -62,7 +64,8 @@ WHERE name = :name AND process = :process RETURNING is_draining, sweeps_until > 
 """  # noqa: S608 - ours
 _FOR_ALL = f"""
 SELECT ({HAS_PARTS}) AS has_queue, moment.now AS now,
-EXISTS (SELECT 1 FROM approvals AS a WHERE a.state = 'pending' AND a.deadline_at <= moment.now) AS is_overdue,
+(SELECT min(a.deadline_at) FROM approvals AS a WHERE a.deadline_at IS NOT NULL AND a.state = 'pending')
+    <= moment.now AS is_overdue,
 EXISTS (SELECT 1 FROM schedules AS s WHERE s.is_paused = 0 AND s.next_at <= moment.now) AS has_schedule,
 (SELECT coalesce(json_agg(DISTINCT queue), '[]')::text
  FROM workers AS w, json_array_elements_text(w.queues::json) AS queue
@@ -110,21 +113,26 @@ _WAITS = "EXISTS (SELECT 1 FROM procrastinate_jobs AS q WHERE q.queueing_lock = 
 _IS_FRESH = f"""
 f.wake_at <= f.updated_at AND f.updated_at > {NOW} - 1.0 AND octet_length(f.queue || '/' || f.flow) <= {MAX_NAME_BYTES}
 """
-_IS_DUE_FLOW = f"""
-f.parent_run_id IS NULL AND (f.wake_at <= {NOW} OR (f.status = 'running' AND f.wake_at IS NULL
-AND f.waits_for IS NULL AND (j.owner IS NULL OR j.lease_until <= clock_timestamp())))
-"""
+_IS_DRIVEN = "f.parent_run_id IS NULL AND f.status = 'running' AND f.wake_at IS NULL AND f.waits_for IS NULL"
+# The time is asked for once: compared with a function that may change from row to row, no index would be used.
 _DUE_FLOWS = f"""
-SELECT f.run_id, f.queue, f.priority, f.flow FROM flow_runs AS f LEFT JOIN journal_runs AS j ON j.run_id = f.run_id
-WHERE {_IS_DUE_FLOW} AND NOT ({{held}}) AND NOT ({_IS_FRESH}) {{more}}
-ORDER BY f.priority DESC, f.wake_at, f.run_id LIMIT :most
+SELECT f.* FROM flow_runs AS f WHERE f.parent_run_id IS NULL AND f.wake_at IS NOT NULL AND f.wake_at <= (SELECT {NOW})
+UNION ALL
+SELECT f.* FROM flow_runs AS f LEFT JOIN LATERAL (
+    SELECT j.owner, j.lease_until FROM journal_runs AS j WHERE j.run_id = f.run_id LIMIT 1) AS j ON true
+WHERE {_IS_DRIVEN} AND (j.owner IS NULL OR j.lease_until <= clock_timestamp())
+"""  # noqa: S608 - ours
+_UNHELD_FLOWS = f"""
+SELECT f.run_id, f.queue, f.priority, f.flow FROM ({_DUE_FLOWS}) AS f
+WHERE NOT ({{held}}) AND NOT ({_IS_FRESH}) {{more}} ORDER BY f.priority DESC, f.wake_at, f.run_id LIMIT :most
 """  # noqa: S608 - ours
 # Of processes of this machine: that one is dead is seen, and nobody need wait for the end of its lease.
-_LEFT_FLOWS = """
-SELECT f.run_id, f.queue, f.priority, f.flow, j.owner FROM flow_runs AS f JOIN journal_runs AS j ON j.run_id = f.run_id
-WHERE f.parent_run_id IS NULL AND f.status = 'running' AND f.wake_at IS NULL AND f.waits_for IS NULL
-AND j.lease_until > clock_timestamp() AND position(:machine IN j.owner) > 0 AND NOT ({held}) {more}
-"""
+_LEFT_FLOWS = f"""
+SELECT f.run_id, f.queue, f.priority, f.flow, j.owner FROM flow_runs AS f CROSS JOIN LATERAL (
+    SELECT j.owner FROM journal_runs AS j WHERE j.run_id = f.run_id AND j.lease_until > clock_timestamp()
+    AND position(:machine IN j.owner) > 0 LIMIT 1) AS j
+WHERE {_IS_DRIVEN} AND NOT ({{held}}) {{more}}
+"""  # noqa: S608 - ours
 
 
 async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues: Sequence[str]) -> list[DueJob]:
@@ -142,16 +150,13 @@ async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues
     found = await read_unowned(db, session, *conditions, limit=_MOST_DUE)
     runs = [DueJob(run.run_id, run.queue, run.priority) for run in found]
     terms = {"held": _HELD.format(run_id="f.run_id", takes=TAKES_FLOW), "more": more}
-    flows = list(await session.execute(text(_DUE_FLOWS.format(**terms)), {"most": _MOST_DUE}))
+    flows = list(await session.execute(text(_UNHELD_FLOWS.format(**terms)), {"most": _MOST_DUE}))
     here = await session.execute(text(_LEFT_FLOWS.format(**terms)), {"machine": process_owner.machine_mark()})
     flows += [row for row in here if process_owner.is_dead_text(row.owner)]
     return runs + [DueJob(row.run_id, row.queue, row.priority, row.flow) for row in flows]
 
 
-_COUNT_FLOWS = f"""
-SELECT count(*), {NOW} - min(coalesce(f.wake_at, f.updated_at)) FROM flow_runs AS f
-LEFT JOIN journal_runs AS j ON j.run_id = f.run_id WHERE {_IS_DUE_FLOW}
-"""  # noqa: S608 - ours
+_COUNT_FLOWS = f"SELECT count(*), {NOW} - min(coalesce(f.wake_at, f.updated_at)) FROM ({_DUE_FLOWS}) AS f"  # noqa: S608 - ours
 
 
 async def count_due(db: Database) -> tuple[int, float]:
