@@ -118,7 +118,7 @@ def look_for_due(place: Place) -> Reading:
     """A worker's whole look, among few and among many runs and flows that wait or are over, by turns."""
     from holdfast.fleet.assembly import make_queue
     from holdfast.persistence.db import Database
-    from holdfast.persistence.due import beat
+    from holdfast.persistence.due.beat import beat
     from holdfast.persistence.fleet import QUEUES, WorkerFacts, register
 
     facts = WorkerFacts("bench", "process", "machine", "1", 8, QUEUES, ("flow",))

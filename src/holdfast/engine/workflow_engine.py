@@ -17,10 +17,11 @@ from holdfast.engine.approvals.questions import UNSET, ApprovalDecision, to_ques
 from holdfast.engine.conversation.end import end_unchanged
 from holdfast.engine.phase.artifact import check_edited
 from holdfast.engine.results import RunResult
-from holdfast.engine.run.binder import RunBinder
+from holdfast.engine.run.binder import RunBinder, to_availability
 from holdfast.engine.run.change import ChangeOptions, ChangeRequest, RunChange, write_change
 from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run_id, write_new
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
+from holdfast.engine.run.job import JobWriter, job_of_new, job_of_run
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
 from holdfast.engine.run.restoration import RestoredFiles, restore_files
 from holdfast.engine.run.start import NewStart, ResumeStart, RetryStart, check_failed
@@ -47,6 +48,8 @@ _log = logging.getLogger(__name__)
 class WorkflowEngine:
     """Runs workflows on repositories. Making one resumes nothing; each verb touches only the run it names."""
 
+    jobs: JobWriter | None = None  # of runs that are made or answered here for others; none where no others drive
+
     def __init__(
         self,
         *,
@@ -62,8 +65,9 @@ class WorkflowEngine:
         self._db = db
         self._config = config
         personas = tuple(persona_pool)
-        available = _to_availability(available_backends)
-        self._binder = RunBinder(config, personas, artifact_registry, consent_store, available)
+        self._binder = RunBinder(
+            config, personas, artifact_registry, consent_store, to_availability(available_backends)
+        )
         self._owner = RunOwner(db, config, personas, artifact_registry, approval_callback, find_sandbox)
 
     async def run(
@@ -121,8 +125,9 @@ class WorkflowEngine:
         the run.
         """
         new = await self._binder.bind_new(RunRequest(template, **options))
+        also = SameCommit(then, [*beside, *job_of_new(self.jobs, new.run_id, new.order)])
         async with self._owner.owning(new.run_id) as (journal, claim):
-            await write_new(self._db, journal, claim, new, config=self._config, also=SameCommit(then, beside))
+            await write_new(self._db, journal, claim, new, config=self._config, also=also)
         return new.run_id
 
     async def resume(
@@ -275,7 +280,8 @@ class WorkflowEngine:
         request = ForkRequest(phase_key, new_run_id(pre_allocated_run_id), title, started_by)
         fork = await self._plan_fork(run_id, request, ChangeRequest(**change))
         async with self._owner.owning(fork.run_id) as (journal, claim):
-            await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside])
+            job = job_of_new(self.jobs, fork.run_id, fork.order)
+            await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside, *job])
         return fork.run_id
 
     async def _plan_fork(self, run_id: RunId, request: ForkRequest, change: ChangeRequest) -> Fork:
@@ -298,6 +304,8 @@ class WorkflowEngine:
         args: Mapping[str, Any] | None = None,
         artifact: str | None = None,
         is_for_kind: bool = False,
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
     ) -> None:
         """Answer an approval; the first answer counts. Resume the run to go on.
 
@@ -306,23 +314,24 @@ class WorkflowEngine:
         `is_for_kind` for every call of its kind in this run. A phase is approved with another text of its `artifact`,
         which must be valid by its schema (`ArtifactInvalid`). Raises `ApprovalNotFound` (unknown, another run's, or
         answered by someone faster) and `ApprovalStale`. If it is known who `by` is, a critical phase needs the approval
-        of two different people: the first leaves it open, and the same person again is `SecondPersonNeeded`.
+        of two different people: the first leaves it open, and the same person again is `SecondPersonNeeded`. `beside`
+        and `then` are as for `create`; of an answer that leaves it open they are not written.
         """
         checked = check_action(action)
         stored = await get_run(self._db, run_id)
         await self.decide_overdue(stored.run.id)  # an answer after the deadline is too late
         row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
         loaded = await self._owner.load(stored.run.id)
-        subject = await self._owner.find_subject(loaded, row.phase_key)
         needs_two = is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL
-        question = to_question(row, subject=subject, needs_two=needs_two)
+        question = to_question(row, subject=await self._owner.find_subject(loaded, row.phase_key), needs_two=needs_two)
         answer = ApprovalDecision(checked, comment, by, digest, result, args, is_for_kind, artifact)
         question.check(answer)
         if artifact is not None:
             registry = self._owner.registry.with_pinned(loaded.schemas)
             await asyncio.to_thread(check_edited, artifact, loaded.template.phase(row.phase_key), registry)
         async with self._owner.journal() as journal:
-            await write_decision(self._db, journal, question, answer)
+            also = SameCommit(then, [*beside, *job_of_run(self.jobs, stored.run)])
+            await write_decision(self._db, journal, question, answer, also=also)
 
     async def decide_overdue(self, run_id: str | None = None) -> list[str]:
         """Answer approvals whose deadline has passed with their template's default; the ids of the runs concerned."""
@@ -330,13 +339,19 @@ class WorkflowEngine:
             return await decide_overdue(self._db, journal, run_id=run_id)
 
     async def top_up(
-        self, run_id: RunId, amount_usd: float | Decimal, *, by: str = "", beside: Sequence[Statement] = ()
+        self,
+        run_id: RunId,
+        amount_usd: float | Decimal,
+        *,
+        by: str = "",
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
     ) -> None:
-        """Raise a run's budget. Resume the run to go on."""
+        """Raise a run's budget. Resume the run to go on; `beside` and `then` as for `create`."""
         stored = await get_run(self._db, run_id)
         check_not_over(stored)
         async with self._owner.journal() as journal:
-            await write_top_up(journal, stored.run.id, amount_usd, by=by, beside=beside)
+            await write_top_up(journal, stored.run.id, amount_usd, by=by, also=SameCommit(then, beside))
 
     async def recover(self) -> list[str]:
         """Drive every run that should be running and has no owner, all at once, in a program without a server.
@@ -383,9 +398,3 @@ class WorkflowEngine:
             return loaded, self._binder.bind_changed(loaded, change)
 
         return await write_change(self._db, journal, claim, change, load=load, also=also)
-
-
-def _to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
-    if isinstance(backends, BackendAvailability):
-        return backends
-    return BackendAvailability(available_backends=frozenset(backends or ()))

@@ -7,28 +7,24 @@ ended whenever the database was away, and begun anew; what is driven is no task 
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import re
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from typing import Any, Protocol
 
 from holdfast.extras import name_missing_extra
+from holdfast.fleet.job_rows import JobRows, to_queue_name
 from holdfast.fleet.port import QueueDescription, RunTaker
 from holdfast.persistence.db import Database, limit_connection
-from holdfast.persistence.due import DueJob
-from holdfast.persistence.fleet import MAX_NAME_BYTES
+from holdfast.persistence.due.beat import DueJob
 from holdfast.persistence.queue_tables import (
     HAS_HEARTBEAT,
     OWN_PARTS,
     TAKE_WAITING,
     TASK,
-    enqueue,
     enqueue_all,
     make_queue_tables,
 )
-from holdfast.runtime.checkpoint.base import Statement
 
 with name_missing_extra(__name__):
     import procrastinate
@@ -46,14 +42,6 @@ _log = logging.getLogger("holdfast.fleet")
 # The library tells of a listener that ends with a page of traceback. The loop is begun anew then, and the sweep says
 # that the database is away.
 logging.getLogger("procrastinate.utils").addFilter(lambda record: getattr(record, "action", "") != "listener_error")
-
-
-def to_queue_name(queue: str, flow: str = "") -> str:
-    """Return the name under which runs of a queue, and of a flow, wait: who does not know the flow does not listen."""
-    name = f"{queue}/{flow}" if flow else queue
-    if len(name.encode()) <= MAX_NAME_BYTES:
-        return name
-    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 class _Connection(Protocol):
@@ -96,7 +84,7 @@ class _LoopWatch:
             return False
 
 
-class ProcrastinateQueue:
+class ProcrastinateQueue(JobRows):
     """Takes jobs of these queues, and of these flows in them."""
 
     def __init__(self, db: Database, *, queues: Collection[str], flows: Collection[str] = ()) -> None:
@@ -107,12 +95,6 @@ class ProcrastinateQueue:
         self._taking: asyncio.Task[int] | None = None
         self._in_hand: dict[str, tuple[str, int]] = {}
         """Of the runs that the taker has: under which name, and how urgently, they were waiting."""
-
-    def beside(
-        self, run_id: str, *, queue: str, priority: int = 0, flow: str = "", at: datetime | None = None
-    ) -> Sequence[Statement]:
-        # A job for later would keep its run from being enqueued sooner: the sweep knows the time.
-        return () if at is not None else (enqueue(run_id, to_queue_name(queue, flow), priority),)
 
     async def enqueue(self, jobs: Sequence[DueJob]) -> None:
         named = {job.run_id: (to_queue_name(job.queue, job.flow), job.priority) for job in jobs}

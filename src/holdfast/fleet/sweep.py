@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.fleet.port import Queue, RunTaker
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.persistence.db import Database
-from holdfast.persistence.due import DueJob, beat
+from holdfast.persistence.due.beat import DueJob, beat
 from holdfast.persistence.fleet import WorkerFacts, bound_times, forget_gone, register
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.clock import MOST_OFF_S, describe_off, measure_off, set_right

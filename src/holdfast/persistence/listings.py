@@ -12,7 +12,7 @@ from sqlalchemy.sql import CompoundSelect, Select
 from holdfast.enums import RunStatus
 from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
 from holdfast.persistence.db import Database
-from holdfast.persistence.due_indexes import DUE_INDEXES
+from holdfast.persistence.due.indexes import DUE_INDEXES
 from holdfast.persistence.models import (
     RUN_FORMAT,
     LedgerRow,

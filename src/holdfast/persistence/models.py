@@ -15,7 +15,7 @@ with name_missing_extra(__name__):
     from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
     from sqlalchemy.types import TypeDecorator
 
-    from holdfast.persistence.due_indexes import approval_indexes, run_indexes
+    from holdfast.persistence.due.indexes import approval_indexes, run_indexes
 
 
 class PlainText(TypeDecorator[str]):

@@ -14,7 +14,7 @@ from holdfast.fleet import procrastinate_queue
 from holdfast.fleet.procrastinate_queue import ProcrastinateQueue
 from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
-from holdfast.persistence.due import DueJob, beat
+from holdfast.persistence.due.beat import DueJob, beat
 from holdfast.persistence.fleet import WorkerFacts, register
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE
 

@@ -12,7 +12,7 @@ from tests.support.stores import start_python
 
 from holdfast.fleet.assembly import make_queue
 from holdfast.persistence.db import Database
-from holdfast.persistence.due import beat, count_due
+from holdfast.persistence.due.beat import beat, count_due
 from holdfast.persistence.fleet import WorkerFacts, register
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.checkpoint import process_owner

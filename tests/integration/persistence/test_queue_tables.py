@@ -11,13 +11,14 @@ from tests.support.postgres_server import fresh_schema
 from holdfast import Context, flow
 from holdfast.config import load_config
 from holdfast.errors import StoreUnavailable, StoreUnreadable
-from holdfast.fleet.procrastinate_queue import ProcrastinateQueue, to_queue_name
+from holdfast.fleet.job_rows import to_queue_name
+from holdfast.fleet.procrastinate_queue import ProcrastinateQueue
 from holdfast.fleet.run_drive import RunDrives
 from holdfast.flows.answers import decide
 from holdfast.flows.service.flow_registry import FlowDefinition, find_flow
 from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
-from holdfast.persistence.due import Beat, DueJob, beat
+from holdfast.persistence.due.beat import Beat, DueJob, beat
 from holdfast.persistence.fleet import WorkerFacts, drain_worker, register
 from holdfast.persistence.queue_tables import MAX_NAME_BYTES, has_parts, make_queue_tables
 from holdfast.runtime import flow_rows

@@ -10,7 +10,7 @@ from holdfast.api.server.metrics import Labels, gauge
 from holdfast.errors import ConfigInvalid, HoldfastError
 from holdfast.fleet.worker import Worker
 from holdfast.persistence.db import Database
-from holdfast.persistence.due import count_due
+from holdfast.persistence.due.beat import count_due
 from holdfast.persistence.fleet import list_workers
 from holdfast.persistence.statements import measure_pack
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Leases

@@ -1,6 +1,7 @@
 """Who works in a run and where it starts: decided before it is made, or for what a person changes in it."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -121,3 +122,10 @@ class RunBinder:
         personas = {**loaded.personas, **{role: binding.persona for role, binding in bindings.items()}}
         check_seen(change.images, [*personas.values()], self.config)
         return bindings
+
+
+def to_availability(backends: BackendAvailability | Iterable[Backend] | None) -> BackendAvailability:
+    """Return which backends can be used, as a whole."""
+    if isinstance(backends, BackendAvailability):
+        return backends
+    return BackendAvailability(available_backends=frozenset(backends or ()))
