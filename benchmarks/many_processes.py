@@ -31,7 +31,7 @@ WRITERS = 4
 _TURNS = 3
 _EVERY_S = 0.02
 _LOOKS = 40
-_SMALL, _BIG = 100, 10_000
+_SMALL, _BIG, _DUE = 100, 10_000, 10
 
 
 def steps_by_processes(place: Place) -> Reading:
@@ -115,40 +115,40 @@ def time_until_seen(place: Place) -> Reading:
 
 
 def look_for_due(place: Place) -> Reading:
-    """The same look among few and many runs that wait or are over, by turns."""
+    """A worker's whole look, among few and among many runs and flows that wait or are over, by turns."""
+    from holdfast.fleet.assembly import make_queue
     from holdfast.persistence.db import Database
-    from holdfast.persistence.listings import list_due
+    from holdfast.persistence.due.beat import beat
+    from holdfast.persistence.fleet import QUEUES, WorkerFacts, register
+
+    facts = WorkerFacts("bench", "process", "machine", "1", 8, QUEUES, ("flow",))
 
     async def go() -> dict[str, float]:
-        dbs = {name: await _fill(place.url, count) for name, count in (("small", _SMALL), ("big", _BIG))}
+        dbs = {name: await open_filled(count) for name, count in (("small", _SMALL), ("big", _BIG))}
         times: dict[str, list[float]] = {name: [] for name in dbs}
+        parts = make_queue(dbs["small"]).describe().parts
         for _ in range(_LOOKS):
             for name, db in dbs.items():
                 began = time.perf_counter()
-                assert len(await list_due(db, limit=100)) == 10
+                found = await beat(db, facts, driven=0, queue_parts=parts)
                 times[name].append(time.perf_counter() - began)
+                assert len(found.due) == 2 * _DUE
         for db in dbs.values():
             await db.dispose()
         return {f"{name}_s": statistics.median(each) for name, each in times.items()}
 
-    async def _fill(url: str, waiting: int) -> Database:
-        from sqlalchemy import text
-
+    async def open_filled(waiting: int) -> Database:
         name = f"waiting_{waiting}"
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(place.url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}".encode())
-        db = Database(f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}")
+        url = f"{place.url}{'&' if '?' in place.url else '?'}options=-csearch_path%3D{name}"
+        db = Database(url)
         await db.init_schema()
-        rows = (("paused", "approval", waiting, 1), ("completed", None, waiting * 10, 0), ("running", None, 10, 0))
-        async with db.session() as session:
-            await session.execute(text("INSERT INTO workflow_templates (id, hash) VALUES ('t', 'h')"))
-            for state, reason, count, questions in rows:
-                await session.execute(text(_RUNS), {"s": state, "r": reason, "n": count, "q": questions})
-            await session.execute(text("INSERT INTO journal_runs (run_id) SELECT id FROM runs"))
-            await session.commit()
-            await session.execute(text("ANALYZE runs"))
-            await session.execute(text("ANALYZE journal_runs"))
-            await session.commit()
+        await make_queue(db).repair()
+        await register(db, facts)
+        with psycopg.connect(url, autocommit=True) as connection:
+            for sql in _FILL:
+                connection.execute(sql, {"waiting": waiting, "ended": 5 * waiting, "due": _DUE})
         return db
 
     with reading() as found:
@@ -156,10 +156,26 @@ def look_for_due(place: Place) -> Reading:
     return found
 
 
-_RUNS = (
-    "INSERT INTO runs (id, template_id, state, pause_reason, open_questions, created_at) "
-    "SELECT CAST(:s AS text) || n, 't', CAST(:s AS text), CAST(:r AS text), :q, n::text "
-    "FROM generate_series(1, :n) AS n"
+_RUNS = "INSERT INTO runs (id, template_id, state, pause_reason, open_questions, created_at) SELECT "
+_FLOWS = "INSERT INTO flow_runs (run_id, flow, status, wake_at, waits_for) SELECT "
+_TOMORROW = """to_char(now() + interval '1 day', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')"""
+_FILL = (
+    "INSERT INTO workflow_templates (id, hash) VALUES ('t', 'h')",
+    _RUNS + "'ended-' || n, 't', 'completed', NULL, 0, n::text FROM generate_series(1, %(ended)s) AS n",
+    _RUNS + "'paused-' || n, 't', 'paused', 'approval', 0, n::text FROM generate_series(1, %(waiting)s) AS n",
+    _RUNS + "'later-' || n, 't', 'pending', NULL, 0, n::text FROM generate_series(1, %(waiting)s) AS n",
+    _RUNS + "'midnight-' || n, 't', 'paused', 'budget', 0, n::text FROM generate_series(1, %(waiting)s) AS n",
+    f"UPDATE runs SET due_at = {_TOMORROW} WHERE state = 'pending' OR pause_reason = 'budget'",
+    _RUNS + "'due-' || n, 't', 'running', NULL, 0, n::text FROM generate_series(1, %(due)s) AS n",
+    f"""INSERT INTO approvals (id, run_id, state, deadline_at) SELECT 'approval-' || id, id, 'pending', {_TOMORROW}
+        FROM runs WHERE pause_reason = 'approval'""",
+    _FLOWS + "'flow-ended-' || n, 'flow', 'completed', NULL, NULL FROM generate_series(1, %(ended)s) AS n",
+    _FLOWS
+    + """'flow-sleeping-' || n, 'flow', 'running', extract(epoch FROM now()) + 86400, 'timer'
+        FROM generate_series(1, %(waiting)s) AS n""",
+    _FLOWS + "'flow-due-' || n, 'flow', 'running', NULL, NULL FROM generate_series(1, %(due)s) AS n",
+    "INSERT INTO journal_runs (run_id) SELECT id FROM runs UNION ALL SELECT run_id FROM flow_runs",
+    "VACUUM ANALYZE",
 )
 
 

@@ -1,7 +1,6 @@
 """The engine's verbs: run, resume, retry, abort, fork, decide. Each looks, claims, and lets a driver do the rest."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -21,18 +20,19 @@ from holdfast.engine.run.binder import RunBinder, to_availability
 from holdfast.engine.run.change import ChangeOptions, ChangeRequest, RunChange, write_change, write_unchanged
 from holdfast.engine.run.create import RunOptions, RunOrder, RunRequest, new_run_id, write_new
 from holdfast.engine.run.fork import Fork, ForkRequest, plan_fork
+from holdfast.engine.run.job import JobWriter, job_of_new, job_of_run
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, read_result
+from holdfast.engine.run.recovery import recover_runs
 from holdfast.engine.run.restoration import RestoredFiles, restore_files
 from holdfast.engine.run.start import DueStart, NewStart, ResumeStart, RetryStart, check_failed, stays_paused
 from holdfast.engine.run.stop_request import see_cancelled, wait_until_paused
 from holdfast.engine.run_owner import RunOwner
 from holdfast.engine.scope import ApprovalCallback
 from holdfast.enums import ApprovalDecisionAction, Backend, RiskLevel
-from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunBusy
+from holdfast.errors import RunBusy
 from holdfast.images import Image
 from holdfast.persistence.admission import check_not_passed
 from holdfast.persistence.db import Database
-from holdfast.persistence.listings import list_due
 from holdfast.persistence.runs import find_approval
 from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim, Statement
@@ -42,11 +42,11 @@ from holdfast.runtime.step import SameCommit
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import SandboxProbe
 
-_log = logging.getLogger(__name__)
-
 
 class WorkflowEngine:
     """Runs workflows on repositories. Making one resumes nothing; each verb touches only the run it names."""
+
+    jobs: JobWriter | None = None  # of runs that are made or answered here for others; none where no others drive
 
     def __init__(
         self,
@@ -128,8 +128,9 @@ class WorkflowEngine:
         new = await self._binder.bind_new(RunRequest(template, **options))
         if new.order.due_at is not None:
             await check_not_passed(self._db, new.order.due_at)
+        also = SameCommit(then, [*beside, *job_of_new(self.jobs, new.run_id, new.order)])
         async with self._owner.owning(new.run_id) as (journal, claim):
-            await write_new(self._db, journal, claim, new, config=self._config, also=SameCommit(then, beside))
+            await write_new(self._db, journal, claim, new, config=self._config, also=also)
         return new.run_id
 
     async def resume(
@@ -286,7 +287,8 @@ class WorkflowEngine:
         request = ForkRequest(phase_key, new_run_id(pre_allocated_run_id), title, started_by)
         fork = await self._plan_fork(run_id, request, ChangeRequest(**change))
         async with self._owner.owning(fork.run_id) as (journal, claim):
-            await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside])
+            job = job_of_new(self.jobs, fork.run_id, fork.order)
+            await journal.append(fork.run_id, fork.events, claim=claim, rows=[*fork.rows, *beside, *job])
         return fork.run_id
 
     async def _plan_fork(self, run_id: RunId, request: ForkRequest, change: ChangeRequest) -> Fork:
@@ -309,6 +311,8 @@ class WorkflowEngine:
         args: Mapping[str, Any] | None = None,
         artifact: str | None = None,
         is_for_kind: bool = False,
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
     ) -> None:
         """Answer an approval; the first answer counts. Resume the run to go on.
 
@@ -317,23 +321,24 @@ class WorkflowEngine:
         `is_for_kind` for every call of its kind in this run. A phase is approved with another text of its `artifact`,
         which must be valid by its schema (`ArtifactInvalid`). Raises `ApprovalNotFound` (unknown, another run's, or
         answered by someone faster) and `ApprovalStale`. If it is known who `by` is, a critical phase needs the approval
-        of two different people: the first leaves it open, and the same person again is `SecondPersonNeeded`.
+        of two different people: the first leaves it open, and the same person again is `SecondPersonNeeded`. `beside`
+        and `then` are as for `create`; of an answer that leaves it open they are not written.
         """
         checked = check_action(action)
         stored = await get_run(self._db, run_id)
         await self.decide_overdue(stored.run.id)  # an answer after the deadline is too late
         row = check_open(await find_approval(self._db, str(approval_id)), stored.run.id, str(approval_id))
         loaded = await self._owner.load(stored.run.id)
-        subject = await self._owner.find_subject(loaded, row.phase_key)
         needs_two = is_identified and loaded.template.phase(row.phase_key).risk is RiskLevel.CRITICAL
-        question = to_question(row, subject=subject, needs_two=needs_two)
+        question = to_question(row, subject=await self._owner.find_subject(loaded, row.phase_key), needs_two=needs_two)
         answer = ApprovalDecision(checked, comment, by, digest, result, args, is_for_kind, artifact)
         question.check(answer)
         if artifact is not None:
             registry = self._owner.registry.with_pinned(loaded.schemas)
             await asyncio.to_thread(check_edited, artifact, loaded.template.phase(row.phase_key), registry)
         async with self._owner.journal() as journal:
-            await write_decision(self._db, journal, question, answer)
+            also = SameCommit(then, [*beside, *job_of_run(self.jobs, stored.run)])
+            await write_decision(self._db, journal, question, answer, also=also)
 
     async def decide_overdue(self, run_id: str | None = None) -> list[str]:
         """Answer approvals whose deadline has passed with their template's default; the ids of the runs concerned."""
@@ -341,34 +346,27 @@ class WorkflowEngine:
             return await decide_overdue(self._db, journal, run_id=run_id)
 
     async def top_up(
-        self, run_id: RunId, amount_usd: float | Decimal, *, by: str = "", beside: Sequence[Statement] = ()
+        self,
+        run_id: RunId,
+        amount_usd: float | Decimal,
+        *,
+        by: str = "",
+        beside: Sequence[Statement] = (),
+        then: Sequence[Event] = (),
     ) -> None:
-        """Raise a run's budget. Resume the run to go on."""
+        """Raise a run's budget. Resume the run to go on; `beside` and `then` as for `create`."""
         stored = await get_run(self._db, run_id)
         check_not_over(stored)
         async with self._owner.journal() as journal:
-            await write_top_up(journal, stored.run.id, amount_usd, by=by, beside=beside)
+            await write_top_up(journal, stored.run.id, amount_usd, by=by, also=SameCommit(then, beside))
 
     async def recover(self) -> list[str]:
         """Drive every run that should be running and has no owner, all at once, in a program without a server.
 
         Returns their ids. Approvals whose deadline has passed are answered first. No other verb resumes runs by itself.
         """
-        recovered: list[str] = []
-
-        async def try_one(run_id: str) -> None:
-            try:
-                await self.resume(run_id)
-                recovered.append(run_id)
-            except (RunBusy, RunAlreadyTerminal):
-                pass
-            except HoldfastError as error:
-                # One run that cannot go on must not keep the others from it.
-                _log.warning("a run could not be resumed", extra={"run_id": run_id, "code": error.code})
-
         await self.decide_overdue()
-        await asyncio.gather(*(try_one(run.run_id) for run in await list_due(self._db) if run.wake is None))
-        return recovered
+        return await recover_runs(self._db, self.resume)
 
     def drain(self, run_id: str) -> bool:
         """Begin no more calls in a run that is driven here; true if one is in flight, which is worth waiting for."""

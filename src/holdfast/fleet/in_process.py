@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from holdfast.fleet.port import QueueDescription, RunTaker
-from holdfast.persistence.fleet import DueJob
+from holdfast.persistence.due.beat import DueJob
 from holdfast.runtime.checkpoint.base import Statement
 
 

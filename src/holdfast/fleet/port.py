@@ -7,11 +7,10 @@ nothing; a job that is lost, doubled or late costs seconds.
 import asyncio
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
-from holdfast.persistence.fleet import DueJob
-from holdfast.runtime.checkpoint.base import Statement
+from holdfast.engine.run.job import JobWriter
+from holdfast.persistence.due.beat import DueJob
 
 
 class RunTaker(Protocol):
@@ -37,26 +36,19 @@ class QueueDescription:
     engine: str
     is_shared: bool
     """Other processes bring runs into it, and take them out."""
+    parts: Sequence[str] = ()
+    """The names in the database without which it does not work."""
 
 
-class Queue(Protocol):
+class Queue(JobWriter, Protocol):
     """Brings runs to a taker."""
-
-    def beside(
-        self, run_id: str, *, queue: str, priority: int = 0, flow: str = "", at: datetime | None = None
-    ) -> Sequence[Statement]:
-        """Return what is written with the events that make a run due, so that whoever takes runs hears of it at once.
-
-        It never refuses them. A run that is due later is found by the sweep.
-        """
-        ...
 
     async def enqueue(self, jobs: Sequence[DueJob]) -> None:
         """Bring these to somebody soon; those that wait already are left as they are."""
         ...
 
     async def repair(self) -> None:
-        """Make what the queue needs anew if it is lost."""
+        """Make what the queue needs anew if any of it is lost; many processes may do so at once."""
         ...
 
     async def serve(self, taker: RunTaker) -> None:

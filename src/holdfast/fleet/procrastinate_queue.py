@@ -7,18 +7,24 @@ ended whenever the database was away, and begun anew; what is driven is no task 
 
 import asyncio
 import contextlib
-import hashlib
 import logging
+import re
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from typing import Any, Protocol
 
 from holdfast.extras import name_missing_extra
+from holdfast.fleet.job_rows import JobRows, to_queue_name
 from holdfast.fleet.port import QueueDescription, RunTaker
 from holdfast.persistence.db import Database, limit_connection
-from holdfast.persistence.fleet import MAX_NAME_BYTES, DueJob
-from holdfast.persistence.queue_tables import HAS_HEARTBEAT, TAKE_WAITING, enqueue, enqueue_all, make_queue_tables
-from holdfast.runtime.checkpoint.base import Statement
+from holdfast.persistence.due.beat import DueJob
+from holdfast.persistence.queue_tables import (
+    HAS_HEARTBEAT,
+    OWN_PARTS,
+    TAKE_WAITING,
+    TASK,
+    enqueue_all,
+    make_queue_tables,
+)
 
 with name_missing_extra(__name__):
     import procrastinate
@@ -29,18 +35,13 @@ _POLL_S = 20.0  # a notice that was lost is made good by the sweep, which is soo
 _HEARTBEAT_S = 20.0
 _SILENT_S = 3 * _HEARTBEAT_S  # until the row of a loop is removed by the next one that begins, whosever it is
 _ABORT_S = 300.0  # nobody aborts a job: what ends a run is written in its journal
+_SCHEMA_SQL = procrastinate.schema.SchemaManager.get_schema()
+_PART = re.compile(r"^CREATE (?:UNIQUE )?(?:TABLE|TYPE|INDEX|FUNCTION|TRIGGER) (\w+)", re.MULTILINE)
+_PARTS = (*OWN_PARTS, *sorted(set(_PART.findall(_SCHEMA_SQL))))
 _log = logging.getLogger("holdfast.fleet")
 # The library tells of a listener that ends with a page of traceback. The loop is begun anew then, and the sweep says
 # that the database is away.
 logging.getLogger("procrastinate.utils").addFilter(lambda record: getattr(record, "action", "") != "listener_error")
-
-
-def to_queue_name(queue: str, flow: str = "") -> str:
-    """Return the name under which runs of a queue, and of a flow, wait: who does not know the flow does not listen."""
-    name = f"{queue}/{flow}" if flow else queue
-    if len(name.encode()) <= MAX_NAME_BYTES:
-        return name
-    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 class _Connection(Protocol):
@@ -83,7 +84,7 @@ class _LoopWatch:
             return False
 
 
-class ProcrastinateQueue:
+class ProcrastinateQueue(JobRows):
     """Takes jobs of these queues, and of these flows in them."""
 
     def __init__(self, db: Database, *, queues: Collection[str], flows: Collection[str] = ()) -> None:
@@ -95,18 +96,12 @@ class ProcrastinateQueue:
         self._in_hand: dict[str, tuple[str, int]] = {}
         """Of the runs that the taker has: under which name, and how urgently, they were waiting."""
 
-    def beside(
-        self, run_id: str, *, queue: str, priority: int = 0, flow: str = "", at: datetime | None = None
-    ) -> Sequence[Statement]:
-        # A job for later would keep its run from being enqueued sooner: the sweep knows the time.
-        return () if at is not None else (enqueue(run_id, to_queue_name(queue, flow), priority),)
-
     async def enqueue(self, jobs: Sequence[DueJob]) -> None:
         named = {job.run_id: (to_queue_name(job.queue, job.flow), job.priority) for job in jobs}
         await enqueue_all(self._db, named)
 
     async def repair(self) -> None:
-        await make_queue_tables(self._db, procrastinate.schema.SchemaManager.get_schema())
+        await make_queue_tables(self._db, _SCHEMA_SQL, _PARTS)
 
     async def serve(self, taker: RunTaker) -> None:
         while not self._is_stopped:
@@ -132,7 +127,7 @@ class ProcrastinateQueue:
         )
         app = procrastinate.App(connector=connector)
 
-        @app.task(name="drive", pass_context=True)
+        @app.task(name=TASK, pass_context=True)
         async def drive(context: procrastinate.JobContext, run_id: str) -> None:
             self._hand_over(taker, run_id, context.job.queue, context.job.priority)
             # A doorbell: what else waits is taken at once, as long as there are places. The job lasts until there is
@@ -196,4 +191,4 @@ class ProcrastinateQueue:
                 await asyncio.wait([self._serving], timeout=10.0)
 
     def describe(self) -> QueueDescription:
-        return QueueDescription("procrastinate", is_shared=True)
+        return QueueDescription("procrastinate", is_shared=True, parts=_PARTS)

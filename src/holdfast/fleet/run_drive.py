@@ -26,7 +26,7 @@ from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_look import FlowLooks
 from holdfast.flows.service.flow_registry import FlowDefinition
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import was_left
+from holdfast.persistence.due.beat import was_left
 from holdfast.persistence.listings import DueRun, list_due
 from holdfast.persistence.statements import clear_wake
 from holdfast.readiness import Readiness

@@ -15,7 +15,8 @@ from holdfast.errors import HoldfastError
 from holdfast.fleet.port import Queue, RunTaker
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, bound_times, forget_gone, register
+from holdfast.persistence.due.beat import DueJob, beat
+from holdfast.persistence.fleet import WorkerFacts, bound_times, forget_gone, register
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.clock import MOST_OFF_S, describe_off, measure_off, set_right
 from holdfast.runtime.journal import Journal
@@ -104,7 +105,8 @@ class Sweep:
 
     async def _look_for_all(self, driven: int, on_drain: Callable[[], None]) -> None:
         began, sent_at = time.time(), _elapsed()
-        heard = await beat(self._db, self._facts, driven=driven, clock_off_s=self._clock_off_s)
+        parts = self._queue.describe().parts
+        heard = await beat(self._db, self._facts, driven=driven, clock_off_s=self._clock_off_s, queue_parts=parts)
         if not heard.is_known:  # it was silent for so long that it was forgotten
             await register(self._db, self._facts)
             return

@@ -32,9 +32,9 @@ from holdfast.fleet.sweep import Sweep
 from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_times import FlowTimes
 from holdfast.persistence.db import Database
+from holdfast.persistence.due.beat import DueJob
 from holdfast.persistence.fleet import (
     MAX_BACK_OFF_S,
-    DueJob,
     ListedWorker,
     Look,
     WorkerFacts,

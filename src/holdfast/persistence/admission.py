@@ -211,6 +211,7 @@ async def put_limit(db: Database, kind: str, name: str, amount: int, *, by: str)
             values,
         )
         await _release_day(db, session, kind)
+        await _tell_all(db, session)
         await session.commit()
 
 
@@ -220,8 +221,19 @@ async def drop_limit(db: Database, kind: str, name: str) -> bool:
         query = text("DELETE FROM limits WHERE kind = :kind AND name = :name RETURNING kind")
         found = (await session.execute(query, {"kind": kind, "name": name})).all()
         await _release_day(db, session, kind)
+        await _tell_all(db, session)
         await session.commit()
         return bool(found)
+
+
+async def _tell_all(db: Database, session: AsyncSession) -> None:
+    """Have whoever looks for all look at once; where one process does, it is told by itself, or looks soon."""
+    if db.path is None:
+        from holdfast.runtime.checkpoint.postgres.notices import ANY_PAYLOAD, CHANNEL
+
+        await session.execute(
+            text("SELECT pg_notify(:channel, :payload)"), {"channel": CHANNEL, "payload": ANY_PAYLOAD}
+        )
 
 
 async def _release_day(db: Database, session: AsyncSession, kind: str) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 from holdfast.extras import name_missing_extra
 
 with name_missing_extra(__name__):
-    from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text, text
+    from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, Text
     from sqlalchemy.engine import Dialect
     from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
     from sqlalchemy.types import TypeDecorator
+
+    from holdfast.persistence.due.indexes import approval_indexes, run_indexes
 
 
 class PlainText(TypeDecorator[str]):
@@ -48,13 +50,6 @@ def _text(default: str = "") -> Mapped[str]:
 
 RUN_FORMAT = 1
 """The newest format of runs that this version can drive; it leaves runs of a newer one alone."""
-DUE_INDEXES = {
-    "runs_requested": "wake IS NOT NULL AND state IN ('paused', 'failed')",
-    "runs_answered": "open_questions = 0 AND state = 'paused' AND pause_reason = 'approval'",
-    "runs_timed": "due_at IS NOT NULL AND state = 'paused' AND pause_reason = 'budget'",
-    "runs_admitted": "admitted_epoch > 0",
-    "runs_scheduled": "schedule IS NOT NULL AND state IN ('pending', 'running', 'paused')",
-}
 
 
 class Base(DeclarativeBase):
@@ -87,10 +82,7 @@ class RunRow(Base):
         Index("runs_by_state", "state", "created_at"),
         Index("runs_by_time", "created_at"),
         Index("runs_by_user", "started_by", "driven_at"),
-        *(
-            Index(name, "created_at", sqlite_where=text(condition), postgresql_where=text(condition))
-            for name, condition in DUE_INDEXES.items()
-        ),
+        *run_indexes(),
     )
 
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
@@ -180,7 +172,11 @@ class RunBindingRow(Base):
 
 class ApprovalRow(Base):
     __tablename__ = "approvals"
-    __table_args__ = (Index("approvals_by_state", "state", "requested_at"), Index("approvals_by_run", "run_id"))
+    __table_args__ = (
+        Index("approvals_by_state", "state", "requested_at"),
+        Index("approvals_by_run", "run_id"),
+        *approval_indexes(),
+    )
     id: Mapped[str] = mapped_column(PlainText, primary_key=True)
     run_id: Mapped[str] = mapped_column(PlainText, ForeignKey("runs.id"))
     phase_key: Mapped[str] = _text()

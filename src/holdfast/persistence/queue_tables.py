@@ -1,18 +1,59 @@
 """The queue's tables and what is written into them: that somebody should look at a run, and nothing more.
 
 Rule: they hold nothing that the rows do not say, may be lost at any time, and never refuse what is written beside them.
+They are whole or made anew: what is left without a table, a type or a function of theirs is of no use.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 
+from holdfast.errors import StoreUnreadable
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import ALIVE_S, HAS_QUEUE, MAX_NAME_BYTES, NOW, TAKES_FLOW
+from holdfast.persistence.fleet import ALIVE_S, MAX_NAME_BYTES, NOW, TAKES_FLOW
 from holdfast.runtime.checkpoint.base import Statement
 
 _LOCK = 0x686F6C65  # "hole": who makes the queue's tables
+TASK = "drive"
 _TRIGGER = "holdfast_flow_is_due"
+OWN_PARTS = ("holdfast_enqueue", "holdfast_enqueue_flow", _TRIGGER)
+"""What brings runs into the queue, beside what the queue consists of."""
+# Read from the catalogs by their indexes: what is kept in memory about names may be older than this statement.
+HAS_PARTS = """
+SELECT count(DISTINCT part.name) = cardinality(CAST(:parts AS text[])) FROM (
+    SELECT c.relname AS name FROM pg_class AS c
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relname = ANY(CAST(:parts AS name[]))
+    UNION ALL SELECT p.proname FROM pg_proc AS p
+    WHERE p.pronamespace = current_schema()::regnamespace AND p.proname = ANY(CAST(:parts AS name[]))
+    UNION ALL SELECT t.typname FROM pg_type AS t
+    WHERE t.typnamespace = current_schema()::regnamespace AND t.typname = ANY(CAST(:parts AS name[]))
+    UNION ALL SELECT g.tgname FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relname IN ('procrastinate_jobs', 'flow_runs')
+    AND g.tgname = ANY(CAST(:parts AS name[]))) AS part
+"""
+_HAS_FOREIGN_JOBS = """
+SELECT EXISTS (SELECT 1 FROM procrastinate_jobs AS q WHERE to_jsonb(q) ->> 'task_name' IS DISTINCT FROM :task)
+"""
+# A worker of the queue that is gone has left jobs that say "somebody is at it"; who is at a run, its claim says. Under
+# a living one the job stays: its worker may only have been silent for too long, and ends it with the drive.
+CLEAR = """
+DELETE FROM procrastinate_jobs WHERE id IN (SELECT q.id FROM procrastinate_jobs AS q
+    WHERE q.status <> 'todo' AND NOT EXISTS (
+        SELECT 1 FROM procrastinate_workers AS w WHERE w.id = q.worker_id
+        AND w.last_heartbeat > clock_timestamp() - make_interval(secs => :silent))
+    AND NOT EXISTS (
+        SELECT 1 FROM journal_runs AS j WHERE j.run_id = q.queueing_lock AND j.lease_until > clock_timestamp())
+    FOR UPDATE OF q SKIP LOCKED)
+"""
+SILENT_S = 60.0
+# The library forgets a notice that comes while it fetches, and would look again by itself much later.
+RING = """
+SELECT count(pg_notify('procrastinate_queue_v1#' || q.queue_name,
+    json_build_object('type', 'job_inserted', 'job_id', q.id)::text))
+FROM (SELECT DISTINCT ON (w.queue_name) w.queue_name, w.id FROM (SELECT queue_name, id FROM procrastinate_jobs
+    WHERE status = 'todo' ORDER BY priority DESC, id LIMIT 100) AS w ORDER BY w.queue_name, w.id) AS q
+"""
 _ENQUEUE = "SELECT holdfast_enqueue(:run_id, :queue, :priority)"
 _ENQUEUE_ALL = """
 SELECT count(holdfast_enqueue(job.run_id, job.queue, job.priority)) FROM unnest(
@@ -46,11 +87,20 @@ FOR found IN SELECT t.typname AS name FROM pg_type AS t WHERE t.typnamespace = c
     EXECUTE format('DROP TYPE IF EXISTS %I CASCADE', found.name);
 END LOOP; END $$
 """
-_HAS_TRIGGER = "SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = :name AND tgrelid = 'flow_runs'::regclass)"
+# Never refuses the append that it stands beside, whatever of the queue is lost: the sweep finds the run.
+_MAKE_ENQUEUE = f"""
+CREATE OR REPLACE FUNCTION holdfast_enqueue(run_id text, queue text, priority bigint) RETURNS void LANGUAGE plpgsql
+AS $$ BEGIN
+    INSERT INTO procrastinate_jobs (queue_name, task_name, priority, queueing_lock, args)
+    VALUES (queue, '{TASK}', priority::integer, run_id, jsonb_build_object('run_id', run_id))
+    ON CONFLICT DO NOTHING;
+EXCEPTION WHEN others THEN
+    NULL;
+END $$
+"""  # noqa: S608 - ours
 # A flow is started by programs that know of no queue, so its row says it. Left to the sweep is what nobody is there to
 # take, since jobs would pile up where programs drive the flows, and what its owner has not let go of yet.
-_ON_DUE = (
-    f"""
+_MAKE_ENQUEUE_FLOW = f"""
 CREATE OR REPLACE FUNCTION holdfast_enqueue_flow() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.wake_at <= {NOW} AND octet_length(NEW.queue || '/' || NEW.flow) <= {MAX_NAME_BYTES}
@@ -64,12 +114,11 @@ BEGIN
 EXCEPTION WHEN others THEN
     RETURN NULL;
 END $$
-""",  # noqa: S608 - ours
-    f"""
+"""  # noqa: S608 - ours
+_ON_DUE = f"""
 CREATE TRIGGER {_TRIGGER} AFTER INSERT OR UPDATE OF wake_at ON flow_runs FOR EACH ROW
 WHEN (NEW.wake_at IS NOT NULL AND NEW.parent_run_id IS NULL) EXECUTE FUNCTION holdfast_enqueue_flow()
-""",
-)
+"""
 
 
 def enqueue(run_id: str, queue: str, priority: int) -> Statement:
@@ -87,20 +136,45 @@ async def enqueue_all(db: Database, jobs: Mapping[str, tuple[str, int]]) -> None
         await session.commit()
 
 
-async def make_queue_tables(db: Database, schema_sql: str) -> None:
-    """Make the queue's tables by this SQL unless they are there; what is left of some is removed first.
+async def has_parts(db: Database, parts: Sequence[str]) -> bool:
+    """Tell whether everything of these names is there: tables, types, indexes, functions, triggers."""
+    async with db.session() as session:
+        return await _has_parts(session, parts)
 
-    From then on flows come into the queue with the events that make them due.
+
+async def _has_parts(session: AsyncSession, parts: Sequence[str]) -> bool:
+    return bool(await session.scalar(text(HAS_PARTS), {"parts": list(parts)}))
+
+
+async def make_queue_tables(db: Database, schema_sql: str, parts: Sequence[str]) -> None:
+    """Make the queue's tables by this SQL unless all of these parts are there; what is left of some is removed first.
+
+    From then on flows come into the queue with the events that make them due. Many processes may do so at once: all of
+    it is one transaction, and one such transaction is made at a time. Raises `StoreUnreadable` if another program's
+    jobs would be removed.
     """
     async with db.session() as session:
+        # crash: until the commit the queue is as it was; the lock goes with the transaction.
         await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        if not await session.scalar(text(HAS_QUEUE)):
-            connection = await session.connection()
-            raw = (await connection.get_raw_connection()).driver_connection
-            assert raw is not None
-            for sql in (_DROP_QUEUE, schema_sql):  # several statements, and percent signs that are no parameters
-                await raw.execute(sql)
-        if not await session.scalar(text(_HAS_TRIGGER), {"name": _TRIGGER}):
-            for sql in _ON_DUE:
-                await session.execute(text(sql))
+        if await _has_parts(session, parts):
+            return
+        await _check_own(session)
+        connection = await session.connection()
+        raw = (await connection.get_raw_connection()).driver_connection
+        assert raw is not None
+        for sql in (_DROP_QUEUE, schema_sql):  # several statements, and percent signs that are no parameters
+            await raw.execute(sql)
+        for sql in (_MAKE_ENQUEUE, _MAKE_ENQUEUE_FLOW):
+            await session.execute(text(sql))
+        if not await _has_parts(session, [_TRIGGER]):
+            await session.execute(text(_ON_DUE))
         await session.commit()
+
+
+async def _check_own(session: AsyncSession) -> None:
+    has_jobs = await _has_parts(session, ["procrastinate_jobs"])
+    if has_jobs and await session.scalar(text(_HAS_FOREIGN_JOBS), {"task": TASK}):
+        raise StoreUnreadable(
+            "The tables of the queue hold jobs of another program, and lack what this version needs.",
+            hint="Give holdfast a database or a schema of its own.",
+        )

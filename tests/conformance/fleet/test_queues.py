@@ -9,7 +9,8 @@ from tests.support.progress_limit import until
 from holdfast.fleet.assembly import make_queue
 from holdfast.fleet.port import Queue
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import RUN_QUEUE, DueJob
+from holdfast.persistence.due.beat import DueJob
+from holdfast.persistence.fleet import RUN_QUEUE
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.stores import open_journal
 

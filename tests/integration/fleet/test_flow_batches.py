@@ -14,7 +14,8 @@ from holdfast.fleet import procrastinate_queue
 from holdfast.fleet.procrastinate_queue import ProcrastinateQueue
 from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, register
+from holdfast.persistence.due.beat import DueJob, beat
+from holdfast.persistence.fleet import WorkerFacts, register
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE
 
 FLOW_COUNT = 20
@@ -141,7 +142,7 @@ async def test_a_job_whose_notice_was_lost_is_taken_after_the_next_look(
     await queue.enqueue([DueJob("unheard", DEFAULT_QUEUE, 0, "count")])
     facts = WorkerFacts("alpha", "process", "machine", "1", 2, (DEFAULT_QUEUE,), ("count",))
     await register(db, facts)
-    assert (await beat(db, facts, driven=0)).is_sweeper
+    assert (await beat(db, facts, driven=0, queue_parts=queue.describe().parts)).is_sweeper
     await until(lambda: taker.taken == ["heard", "unheard"], "the second one is taken")
     taker.end(2)
     await queue.stop()

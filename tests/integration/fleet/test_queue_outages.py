@@ -12,7 +12,8 @@ from tests.support.progress_limit import until, waiting_until
 from holdfast.fleet import procrastinate_queue
 from holdfast.fleet.procrastinate_queue import ProcrastinateQueue
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import RUN_QUEUE, DueJob
+from holdfast.persistence.due.beat import DueJob
+from holdfast.persistence.fleet import RUN_QUEUE
 
 NAME = "queue-outages"
 

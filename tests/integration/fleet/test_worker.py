@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,21 @@ from tests.support.fleet_machines import FLOWS, machines, to_environment
 from tests.support.progress_limit import until, waiting_until
 from tests.support.terminal import shell
 
+from holdfast.fleet.assembly import make_queue
+from holdfast.fleet.worker import WorkerOptions
 from holdfast.flows.answers import decide
 from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import list_workers
+from holdfast.persistence.queue_tables import has_parts
 from holdfast.runtime import flow_rows
+
+
+async def run_sql(db: Database, *statements: str) -> None:
+    async with db.session() as session:
+        for sql in statements:
+            await session.execute(text(sql))
+        await session.commit()
 
 
 async def owner_of(db: Database, run_id: str) -> str:
@@ -33,6 +42,56 @@ async def wait_for_workers(db: Database, count: int) -> None:
     with waiting_until(f"there are {count} workers"):
         while len([worker for worker in await list_workers(db) if worker.is_alive]) != count:
             await asyncio.sleep(0.05)
+
+
+# What the server's clock says of the looks of workers, of jobs, and of claims with the lease that was there before.
+WATCH = (
+    "CREATE TABLE watched (at timestamptz DEFAULT clock_timestamp(), what text, who text, lease_until timestamptz)",
+    "CREATE FUNCTION watch_look() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN INSERT INTO watched (what, who) VALUES ('look', NEW.name); RETURN NULL; END $$",
+    "CREATE FUNCTION watch_job() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN INSERT INTO watched (what, who) VALUES ('job', NEW.queueing_lock); RETURN NULL; END $$",
+    "CREATE FUNCTION watch_claim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO watched "
+    "(what, who, lease_until) VALUES ('claim', NEW.run_id, OLD.lease_until); RETURN NULL; END $$",
+    "CREATE TRIGGER watch AFTER UPDATE OF seen_at ON workers FOR EACH ROW EXECUTE FUNCTION watch_look()",
+    "CREATE TRIGGER watch AFTER INSERT ON procrastinate_jobs FOR EACH ROW EXECUTE FUNCTION watch_job()",
+    "CREATE TRIGGER watch AFTER UPDATE OF epoch ON journal_runs FOR EACH ROW EXECUTE FUNCTION watch_claim()",
+)
+PROMISED_S = 10.0
+
+
+async def read(db: Database, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+    async with db.session() as session:
+        return [tuple(row) for row in await session.execute(text(sql), params)]
+
+
+async def check_takeover(db: Database, run_id: str, dead: str) -> None:
+    """A lease after its last renewal a run is free, and by the second look from then on its job is there.
+
+    What the looks of a busy machine take is not measured: they begin as often as the worker is set to.
+    """
+    (taken_at, lease_until), *_ = await read(
+        db, "SELECT at, lease_until FROM watched WHERE what = 'claim' AND who = :id ORDER BY at", id=run_id
+    )
+    assert taken_at >= lease_until
+    # The dead one may have looked for all: another one does so when its turn is over.
+    ((free_at,),) = await read(
+        db,
+        "SELECT greatest(:lease_until, to_timestamp(sweeps_until)) FROM workers WHERE name = :dead",
+        lease_until=lease_until,
+        dead=dead,
+    )
+    looks = await read(
+        db,
+        "SELECT at FROM watched WHERE what = 'look' AND at > :free_at AND at < "
+        "(SELECT min(at) FROM watched WHERE what = 'job' AND who = :id AND at > :free_at)",
+        free_at=free_at,
+        id=run_id,
+    )
+    assert 1 <= len(looks) <= 2
+    lease_s = db.store.lease_s
+    assert lease_s is not None
+    assert lease_s + 2 * WorkerOptions().poll_s <= PROMISED_S
 
 
 async def test_a_run_goes_on_with_its_files_on_another_machine_when_its_own_dies(
@@ -56,10 +115,10 @@ async def test_a_run_goes_on_with_its_files_on_another_machine_when_its_own_dies
         owner = await owner_of(server.db, run_id)
         first = next(machine for machine in fleet if f'"host":"{machine.name}"' in owner)
         (office.gates / f"{run_id}.second.reached").unlink()
+        await run_sql(server.db, *WATCH)
         first.end(signal.SIGKILL)
-        died_at = time.monotonic()
         await office.wait_until_reached(run_id, "second")
-        took_s = time.monotonic() - died_at
+        await check_takeover(server.db, run_id, first.name)
         taken_over = await owner_of(server.db, run_id)
         (office.gates / "second.closed").unlink()
         ended = [await office.wait_for(each) for each in (run_id, without)]
@@ -68,7 +127,6 @@ async def test_a_run_goes_on_with_its_files_on_another_machine_when_its_own_dies
     assert {worker["is_alive"] for worker in listed} == {True}
     assert [run["state"] for run in ended] == ["completed", "completed"]
     assert f'"host":"{first.name}"' not in taken_over
-    assert took_s > 3  # nobody sees that it is dead; its lease ends
     answers = [await office.viewer.get(f"/api/runs/{run_id}/{part}") for part in ("report", "diff", "changes")]
     assert [answer.status_code for answer in answers] == [200, 200, 200]
     assert not (folder / "data" / "runs" / run_id).exists()  # the server never had the worktree
@@ -95,8 +153,17 @@ async def test_a_worker_that_is_told_to_end_records_what_it_has_begun_and_leaves
         assert (await office.wait_for(run_id))["state"] == "completed"
 
 
+LOST = (
+    *(f"TABLE procrastinate_{name}" for name in ("jobs", "events", "workers", "periodic_defers")),
+    *(f"FUNCTION procrastinate_{name}" for name in ("fetch_job_v2", "notify_queue_job_inserted_v1")),
+    "TYPE procrastinate_job_status",
+    "FUNCTION holdfast_enqueue_flow",
+)
+
+
+@pytest.mark.parametrize("lost", LOST)
 async def test_flows_are_driven_by_workers_that_know_them_and_through_lost_tables(
-    office: Api, folder: Path, fleet_url: str
+    office: Api, folder: Path, fleet_url: str, lost: str
 ) -> None:
     (folder / "counting.py").write_text(FLOWS)
     server = await office.app.state.holder.get()
@@ -115,14 +182,16 @@ async def test_flows_are_driven_by_workers_that_know_them_and_through_lost_table
         with waiting_until("the flows get as far as they can"):
             while (await status("first"), await status("asked")) != ("completed", "paused"):
                 await asyncio.sleep(0.05)
-        async with server.db.session() as session:
-            await session.execute(text("DROP TABLE procrastinate_jobs CASCADE"))
-            await session.commit()
+        await run_sql(server.db, f"DROP {lost} CASCADE")
         await decide("asked", "go", "approve", store=server.journal.store)
         run_id = await office.start()
         assert (await office.wait_for(run_id))["state"] == "completed"
         with waiting_until("the flow ends"):
             while await status("asked") != "completed":
+                await asyncio.sleep(0.05)
+        parts = make_queue(server.db).describe().parts
+        with waiting_until("everything that was lost is there again"):
+            while not await has_parts(server.db, parts):
                 await asyncio.sleep(0.05)
 
     effects = (folder / "effects").read_text().splitlines()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from tests.support.postgres_server import fresh_schema
 from tests.support.stores import start_python
 
 from holdfast.persistence.admission import admit, drop_limit, put_limit, read_clock
@@ -182,3 +183,19 @@ async def test_a_run_that_a_limit_no_longer_holds_waits_for_no_place_any_more(db
 
     assert await ids(db) == ["b"]
     assert await read(db, "b", "waits_for") is None  # though nobody has taken it yet
+
+
+async def test_whoever_looks_for_all_hears_of_a_limit_that_is_set_or_removed(postgres_url: str) -> None:
+    """By notices alone: nobody hears of a limit again by looking later."""
+    with fresh_schema(postgres_url) as url:
+        db = Database(url)
+        await db.init_schema()
+        heard = asyncio.Event()
+        async with open_journal(url) as journal:
+            with journal.noticing(heard.set):
+                await heard.wait()  # that it listens from now on
+                for work in (put_limit(db, "runs", "", 2, by="test"), drop_limit(db, "runs", "")):
+                    heard.clear()
+                    await work
+                    await heard.wait()
+        await db.dispose()

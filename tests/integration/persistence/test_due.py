@@ -10,12 +10,15 @@ from sqlalchemy import text
 from tests.support.postgres_server import fresh_schema
 from tests.support.stores import start_python
 
+from holdfast.fleet.assembly import make_queue
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import count_due
+from holdfast.persistence.due.beat import beat, count_due
+from holdfast.persistence.fleet import WorkerFacts, register
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.checkpoint import process_owner
 
 ELSEWHERE = process_owner.Owner("other-host", "boot", "ns", os.getpid(), "1", "token").to_text()
+LARGE = ("runs", "approvals", "flow_runs", "journal_runs")
 OWNER = """
 import sys
 from holdfast.runtime.stores import open_store
@@ -104,23 +107,49 @@ async def test_f5_a_run_with_a_living_owner_is_not_due_until_that_dies(db: Datab
         assert await ids(db) == ["owned", "free"]
 
 
+_RUNS = "INSERT INTO runs (id, template_id, state, pause_reason, due_at, created_at, updated_at) "
+_FLOWS = "INSERT INTO flow_runs (run_id, flow, status, wake_at, waits_for) "
+FILL = (
+    _RUNS + "SELECT 'over-' || n, 't', 'completed', NULL, NULL, n::text, '2026' FROM generate_series(1, 3000) AS n",
+    _RUNS + "SELECT 'waits-' || n, 't', 'paused', 'approval', NULL, n::text, '2026' FROM generate_series(1, 3000) AS n",
+    "INSERT INTO approvals (id, run_id, deadline_at) SELECT id, id, '2999' FROM runs WHERE state = 'paused'",
+    _RUNS + "SELECT 'later-' || n, 't', 'pending', NULL, '2999', n::text, '2026' FROM generate_series(1, 3000) AS n",
+    _RUNS + "SELECT 'day-' || n, 't', 'paused', 'budget', '2999', n::text, '2026' FROM generate_series(1, 3000) AS n",
+    _FLOWS + "SELECT 'flow-over-' || n, 'nap', 'completed', NULL, NULL FROM generate_series(1, 3000) AS n",
+    _FLOWS + "SELECT 'sleeps-' || n, 'nap', 'running', 1e11, 'timer' FROM generate_series(1, 3000) AS n",
+    "INSERT INTO journal_runs (run_id) SELECT id FROM runs UNION ALL SELECT run_id FROM flow_runs",
+    _FLOWS + "VALUES ('woken', 'nap', 'running', 1, 'timer'), ('left', 'nap', 'running', NULL, NULL)",
+    _RUNS + "VALUES ('begun', 't', 'pending', NULL, NULL, '0', '2026-01-01'), "
+    "('at', 't', 'pending', NULL, '2026', '1', '2026-01-01'), "
+    "('midnight', 't', 'paused', 'budget', '2026', '2', '2026-01-01')",
+    *(f"ANALYZE {table}" for table in LARGE),
+)
+DUE = ["begun", "at", "midnight"]
+
+
 async def test_f5_what_waits_or_is_over_is_not_looked_at(postgres_url: str) -> None:
-    fill = (
-        "INSERT INTO runs (id, template_id, state, pause_reason, created_at, open_questions) "
-        "SELECT '{0}' || n, 't', '{0}', 'approval', n::text, 1 FROM generate_series(1, 3000) AS n"
-    )
+    """Whole tables are read neither by the look of a worker for all, nor by who counts what is due."""
+    facts = WorkerFacts("alpha", "process", "machine", "1", 8, ("runs", "default"), ("nap",))
     with fresh_schema(postgres_url) as url:
         async with open_database(url) as db:
-            for state in ("paused", "completed"):
-                await run_sql(db, fill.format(state))
-            await run_sql(db, "ANALYZE runs")
-            await run_sql(db, "SELECT pg_stat_reset_single_table_counters('runs'::regclass)")
-            await ids(db, limit=100)
+            for sql in FILL:
+                await run_sql(db, sql)
+            await register(db, facts)
+            queue = make_queue(db)
+            await queue.repair()
+            await run_sql(db, "SELECT pg_stat_force_next_flush()")  # of what the filling has read
+            for table in LARGE:
+                await run_sql(db, f"SELECT pg_stat_reset_single_table_counters('{table}'::regclass)")
+            assert await ids(db, limit=100) == DUE
+            found = await beat(db, facts, driven=0, queue_parts=queue.describe().parts)
+            assert ({job.run_id for job in found.due}, found.overdue_at) == ({*DUE, "left", "woken"}, None)
+            assert (await count_due(db))[0] == 5
             async with db.session() as session:
                 await session.execute(text("SELECT pg_stat_force_next_flush()"))
             async with db.session() as session:
-                scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relid = 'runs'::regclass"
-                assert (await session.execute(text(scans))).scalar() == 0
+                scans = "SELECT relname, seq_scan FROM pg_stat_user_tables WHERE schemaname = current_schema()"
+                counts = {row.relname: row.seq_scan for row in await session.execute(text(scans))}
+            assert {table: counts[table] for table in LARGE} == dict.fromkeys(LARGE, 0)
 
 
 async def test_what_is_counted_as_due_is_what_another_worker_could_take(postgres_url: str) -> None:

@@ -1,5 +1,6 @@
 """A flow comes into the queue with the events that make it due, wherever somebody is there to take it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -9,14 +10,17 @@ from tests.support.postgres_server import fresh_schema
 
 from holdfast import Context, flow
 from holdfast.config import load_config
-from holdfast.fleet.procrastinate_queue import ProcrastinateQueue, to_queue_name
+from holdfast.errors import StoreUnavailable, StoreUnreadable
+from holdfast.fleet.job_rows import to_queue_name
+from holdfast.fleet.procrastinate_queue import ProcrastinateQueue
 from holdfast.fleet.run_drive import RunDrives
 from holdfast.flows.answers import decide
 from holdfast.flows.service.flow_registry import FlowDefinition, find_flow
 from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import DueJob, WorkerFacts, beat, drain_worker, register
-from holdfast.persistence.queue_tables import MAX_NAME_BYTES
+from holdfast.persistence.due.beat import Beat, DueJob, beat
+from holdfast.persistence.fleet import WorkerFacts, drain_worker, register
+from holdfast.persistence.queue_tables import MAX_NAME_BYTES, has_parts, make_queue_tables
 from holdfast.runtime import flow_rows
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE, FlowOptions
@@ -141,14 +145,74 @@ async def test_an_answer_enqueues_the_flow_that_waits_for_it_unless_its_owner_st
         await journal.release(claim)
 
 
-@pytest.mark.parametrize("table", ["procrastinate_jobs", "workers"])
+LOST = (
+    *(f"TABLE procrastinate_{name}" for name in ("jobs", "events", "workers", "periodic_defers")),
+    *(f"TYPE procrastinate_job_{name}" for name in ("status", "event_type", "to_defer_v1")),
+    *(f"FUNCTION procrastinate_{name}_v1" for name in ("finish_job", "trigger_function_status_events_insert")),
+    "INDEX procrastinate_jobs_queueing_lock_idx_v1",
+    "FUNCTION holdfast_enqueue",
+    "FUNCTION holdfast_enqueue_flow",
+)
+
+
+@pytest.mark.parametrize("lost", [*LOST, "TABLE workers"])
 async def test_a_flow_is_started_whatever_is_lost_of_the_queue(
-    db: Database, queue: ProcrastinateQueue, table: str
+    db: Database, queue: ProcrastinateQueue, lost: str
 ) -> None:
     await register(db, FACTS)
-    await change(db, f"DROP TABLE {table} CASCADE")
+    await change(db, f"DROP {lost} CASCADE")
     handle = await start_flow("known", run_id="first", store=db.store)
     assert await handle.status() == "pending"
+
+
+@pytest.mark.parametrize("lost", LOST)
+async def test_whatever_is_lost_of_the_queue_is_seen_by_the_next_look_and_made_anew(
+    db: Database, queue: ProcrastinateQueue, lost: str
+) -> None:
+    async def look() -> Beat:
+        return await beat(db, FACTS, driven=0, queue_parts=queue.describe().parts)
+
+    await register(db, FACTS)
+    assert (await look()).has_queue
+    await change(db, f"DROP {lost} CASCADE")
+    if lost != "FUNCTION holdfast_enqueue":  # without it the sweep alone brings a run into the queue
+        async with open_journal(db.store) as journal:
+            await journal.append("begun", [], rows=queue.beside("begun", queue=DEFAULT_QUEUE))
+    await start_flow("known", run_id="first", store=db.store)
+    await change(db, "UPDATE flow_runs SET updated_at = updated_at - 2")  # it is no longer left to the job beside it
+    found = await look()
+    assert not found.has_queue
+    assert [job.run_id for job in found.due] == ["first"]
+
+    others = [Database(db.address) for _ in range(3)]
+    await asyncio.gather(*(ProcrastinateQueue(each, queues=(DEFAULT_QUEUE,)).repair() for each in (db, *others)))
+    for other in others:
+        await other.dispose()
+    assert (await look()).has_queue
+    await queue.enqueue(found.due)
+    assert await list_jobs(db) == [("first", to_queue_name(DEFAULT_QUEUE, "known"))]
+
+
+async def test_a_worker_that_dies_while_it_makes_the_queue_anew_leaves_it_to_the_next(
+    db: Database, queue: ProcrastinateQueue
+) -> None:
+    parts = queue.describe().parts
+    await change(db, "DROP TABLE procrastinate_events CASCADE")
+    dies = "CREATE TABLE procrastinate_half (id bigint); SELECT pg_terminate_backend(pg_backend_pid())"
+    with pytest.raises(StoreUnavailable):
+        await make_queue_tables(db, dies, parts)
+    assert await has_parts(db, ["procrastinate_jobs"])
+    assert not await has_parts(db, ["procrastinate_half"])
+    await queue.repair()
+    assert await has_parts(db, parts)
+
+
+async def test_jobs_of_another_program_are_never_removed(db: Database, queue: ProcrastinateQueue) -> None:
+    await change(db, "INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('theirs', 'send')")
+    await change(db, "DROP TABLE procrastinate_events CASCADE")
+    with pytest.raises(StoreUnreadable, match="jobs of another program"):
+        await queue.repair()
+    assert await list_jobs(db) == [(None, "theirs")]
 
 
 async def test_a_look_at_a_flow_that_nobody_has_begun_asks_nothing_about_workflows(
@@ -171,8 +235,8 @@ async def test_a_job_of_a_queue_worker_that_is_gone_stays_while_somebody_has_its
     claim = db.store.claim("held")
     await register(db, FACTS)
 
-    assert (await beat(db, FACTS, driven=0)).is_sweeper
+    assert (await beat(db, FACTS, driven=0, queue_parts=queue.describe().parts)).is_sweeper
     assert [run_id for run_id, _ in await list_jobs(db)] == ["held"]
     db.store.release(claim)
-    await beat(db, FACTS, driven=0)
+    await beat(db, FACTS, driven=0, queue_parts=queue.describe().parts)
     assert await list_jobs(db) == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.fleet.procrastinate_queue import to_queue_name
+from holdfast.fleet.job_rows import to_queue_name
 from holdfast.fleet.stillness import describe
 from holdfast.persistence.fleet import ListedWorker, Look
 

@@ -13,7 +13,7 @@ from holdfast.api.http.auth import Approver, Operator, Viewer
 from holdfast.api.http.openapi import READ, WRITE_ONE
 from holdfast.api.schemas import IdempotencyKey, RunIdPath, RunRef, ShortText, TopUp
 from holdfast.api.serialize import to_usd
-from holdfast.api.server.run_requests import request_resume, top_up
+from holdfast.api.server.run_requests import top_up
 from holdfast.api.server.server import ServerDep
 from holdfast.engine.run.load import get_run
 from holdfast.engine.settlement import settle_by_person
@@ -121,8 +121,6 @@ async def give_more(
 ) -> RunRef:
     """Raise the run's limit; a run that waits for it goes on. The same `Idempotency-Key` again adds nothing."""
     stored = await top_up(server, run_id, body, by=identity.name, key=idempotency_key)
-    if stored.run.pause_reason == "budget":
-        await request_resume(server, stored.run, by=identity.name, verb="resume")
     return RunRef(run_id=stored.run.id, state=RunStatus(stored.run.state))
 
 

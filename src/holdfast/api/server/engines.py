@@ -13,6 +13,7 @@ from holdfast.consent import open_consents
 from holdfast.engine.conversation.persona_choice import choose_persona
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.errors import RepositoryMissing, RepositoryNotAllowed, TemplateNotFound, WorkspaceError
+from holdfast.fleet.job_rows import make_job_writer
 from holdfast.persistence.db import Database
 from holdfast.persona import AgentPersona
 from holdfast.readiness import AgreedDefinitions, Readiness, find_available, open_readiness
@@ -60,7 +61,7 @@ class Engines:
             entries, readiness = list(agreed.entries), agreed.readiness
         else:
             readiness = await asyncio.to_thread(self.readiness, entries, repo)
-        return WorkflowEngine(
+        engine = WorkflowEngine(
             db=self._db,
             config=self._config,
             persona_pool=[entry.definition for entry in entries],
@@ -68,6 +69,8 @@ class Engines:
             consent_store=open_consents(self._config),
             available_backends=find_available(is_simulated=is_simulated, readiness=readiness),
         )
+        engine.jobs = make_job_writer(self._db)
+        return engine
 
     @property
     def spool_dir(self) -> Path:

@@ -10,7 +10,8 @@ from holdfast.api.server.metrics import Labels, gauge
 from holdfast.errors import ConfigInvalid, HoldfastError
 from holdfast.fleet.worker import Worker
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import count_due, list_workers
+from holdfast.persistence.due.beat import count_due
+from holdfast.persistence.fleet import list_workers
 from holdfast.persistence.statements import measure_pack
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Leases
 

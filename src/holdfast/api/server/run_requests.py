@@ -5,7 +5,6 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -16,9 +15,10 @@ from holdfast.api.server.server import Server
 from holdfast.engine.approvals.questions import UNSET, to_question
 from holdfast.engine.run.change import ChangeRequest
 from holdfast.engine.run.create import RunOrder
+from holdfast.engine.run.job import job_of_run
 from holdfast.engine.run.load import get_run, load_run
 from holdfast.engine.workflow_engine import WorkflowEngine
-from holdfast.enums import RunStatus
+from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import (
     ApprovalNotFound,
     IdempotencyKeyReused,
@@ -28,7 +28,6 @@ from holdfast.errors import (
     UnsandboxedNotAllowed,
 )
 from holdfast.persistence.access import find_answer, remember_answer
-from holdfast.persistence.fleet import RUN_QUEUE
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow, RunRow
 from holdfast.persistence.runs import StoredRun, find_approval
 from holdfast.persistence.statements import set_wake, to_time_text
@@ -92,7 +91,7 @@ async def start_run(server: Server, body: StartRun, *, by: str, key: str | None 
             beside=beside,
         )
 
-    return await start_once(server, body, make, RequestKey(by, key), order=order)
+    return await start_once(server, body, make, RequestKey(by, key))
 
 
 async def fork_run(server: Server, run_id: str, body: ForkRun, *, by: str, key: str | None) -> str:
@@ -113,21 +112,25 @@ async def fork_run(server: Server, run_id: str, body: ForkRun, *, by: str, key: 
             images=change.images,
         )
 
-    return await start_once(
-        server, body, make, RequestKey(by, key, about=f"fork {stored.run.id}"), order=_order_of(stored.run)
-    )
+    return await start_once(server, body, make, RequestKey(by, key, about=f"fork {stored.run.id}"))
 
 
 async def top_up(server: Server, run_id: str, body: TopUp, *, by: str, key: str | None) -> StoredRun:
-    """Raise a run's limit once for a key; raises what `WorkflowEngine.top_up` raises."""
+    """Raise a run's limit once for a key, and let it go on if it waits for that.
+
+    Raises what `WorkflowEngine.top_up` raises.
+    """
     stored = await get_run(server.db, run_id)
     engine = await server.engines.for_repository(None)
+    is_waiting = stored.run.pause_reason == PauseReason.BUDGET
+    resume = [_resume_requested(stored.run.id, by=by, verb="resume")] if is_waiting else []
+    wake = _wake_rows(server, stored.run) if is_waiting else []
 
     async def make(_run_id: str, beside: Sequence[Statement]) -> None:
-        await engine.top_up(stored.run.id, body.amount_usd, by=by, beside=beside)
+        await engine.top_up(stored.run.id, body.amount_usd, by=by, beside=[*beside, *wake], then=resume)
 
     request = RequestKey(by, key, about=f"top up {stored.run.id}")
-    await start_once(server, body, make, request, run_id=stored.run.id, order=_order_of(stored.run))
+    await start_once(server, body, make, request, run_id=stored.run.id)
     return stored
 
 
@@ -138,11 +141,10 @@ async def start_once(
     request: RequestKey,
     *,
     run_id: str | None = None,
-    order: RunOrder | None = None,
 ) -> str:
     """Make a run for a request and return its id, or that of the run that was made for it before under its key.
 
-    `run_id` is the run that the request is about, if none is made; `order` is the run's. Raises `IdempotencyKeyReused`.
+    `run_id` is the run that the request is about, if none is made. Raises `IdempotencyKeyReused`.
     """
     by, key = request.by, request.key
     request_hash = request.to_hash(body)
@@ -151,7 +153,7 @@ async def start_once(
     run_id = run_id or str(uuid.uuid4())
     try:
         key_row = () if key is None else (remember_answer(by, key, request_hash, run_id),)
-        await make(run_id, (*key_row, *_to_job(server, run_id, order or RunOrder())))
+        await make(run_id, key_row)
     except RowRefused:
         # Key and run are one transaction: if the same request was faster elsewhere, this one has written nothing.
         if key is None or (answer := await find_answer(server.db, by, key)) is None:
@@ -233,18 +235,7 @@ def _resume_requested(run_id: str, **facts: Any) -> Event:
 
 
 def _wake_rows(server: Server, run: RunRow) -> list[Statement]:
-    return [set_wake(run.id), *_to_job(server, run.id, _order_of(run))]
-
-
-def _order_of(run: RunRow) -> RunOrder:
-    return RunOrder(run.queue, run.priority)
-
-
-def _to_job(server: Server, run_id: str, order: RunOrder) -> Sequence[Statement]:
-    """Return what brings a run to a worker of its queue, in the transaction that makes it due."""
-    queue = order.queue or next(iter(server.config.queues), RUN_QUEUE)
-    at = None if order.due_at is None else datetime.fromisoformat(order.due_at)
-    return server.queue.beside(run_id, queue=queue, priority=order.priority, at=at)
+    return [set_wake(run.id), *job_of_run(server.queue, run)]
 
 
 async def write_and_wake(server: Server, run: RunRow, event: Event, beside: Sequence[Statement] = ()) -> int:
@@ -271,12 +262,12 @@ async def decide(server: Server, approval_id: str, body: Decide, *, by: str, is_
         args=body.args,
         is_for_kind=body.allow_kind,
         artifact=None if body.artifact is None else to_artifact_text(body.artifact),
+        # crash: the answer is there with the request and the job, or none of them; the engine writes the job.
+        beside=[set_wake(stored.run.id)],
+        then=[_resume_requested(stored.run.id, by=by, verb="resume")],
     )
-    decided = _get(await find_approval(server.db, approval_id), approval_id)
-    # crash: the answer is there without the request; a run whose every question is answered is due all the same.
-    if decided.state != "pending":
-        await request_resume(server, stored.run, by=by, verb="resume")
-    return decided
+    server.wake()
+    return _get(await find_approval(server.db, approval_id), approval_id)
 
 
 def to_artifact_text(artifact: dict[str, Any]) -> str:

@@ -287,7 +287,7 @@ async def _send(run_id: str, approval_id: str, action: str, comment: str, **answ
         from holdfast.cli.terminal.engine import open_engine
         from holdfast.persistence.fleet import list_workers
 
-    async with open_engine(repo=find_repository(run_id)) as (engine, db, _config):
+    async with open_engine(repo=find_repository(run_id), is_leaving=True) as (engine, db, _config):
         await engine.decide(run_id, approval_id, action, comment=comment, by=get_user(), **answer)
         workers = await list_workers(db) if db.path is None else []
     return any(worker.is_alive and not worker.is_draining for worker in workers)

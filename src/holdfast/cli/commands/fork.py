@@ -90,11 +90,9 @@ async def _fork(
 
     callback = YesToAll() if is_yes else None
     consents = agree_to_change(run_id, change, is_yes=is_yes, is_json=is_json)
-    async with open_engine(repo=find_repository(run_id), callback=callback, consents=consents) as (
-        engine,
-        db,
-        _config,
-    ):
+    repo = find_repository(run_id)
+    async with open_engine(repo=repo, callback=callback, consents=consents, is_leaving=is_detached) as opened:
+        engine, db, _config = opened
         if is_detached:
             new_id = await engine.create_fork(run_id, phase, started_by=get_user(), **change)
             show_detached(new_id, "pending", is_shared=db.path is None, is_json=is_json)

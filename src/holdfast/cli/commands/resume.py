@@ -125,6 +125,9 @@ async def _leave(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
     from holdfast.cli.commands.trust import agree_to_change
     from holdfast.cli.terminal.arguments import find_repository
     from holdfast.cli.terminal.engine import open_engine
+    from holdfast.engine.run.job import job_of_run
+    from holdfast.engine.run.load import get_run
+    from holdfast.fleet.job_rows import make_job_writer
     from holdfast.persistence.statements import set_wake
     from holdfast.runtime.events import EventKind, create_event
 
@@ -132,7 +135,7 @@ async def _leave(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
     async with open_engine(repo=find_repository(run_id), consents=consents) as (engine, db, _config):
         request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=get_user(), verb=verb, **options)
         is_retry = verb == "retry"
-        wake = [set_wake(run_id)]
+        wake = [set_wake(run_id), *job_of_run(make_job_writer(db), (await get_run(db, run_id)).run)]
         changed = await engine.change(run_id, is_retry=is_retry, then=[request], beside=wake, by=get_user(), **change)
         if change:
             say(plain(changed.describe()))

@@ -169,7 +169,6 @@ async def _run(request: _RunOptions) -> int:
     callback = YesToAll() if request.is_yes else None
     opened = open_engine(
         repo=request.folder,
-        is_starting=True,
         is_simulated=request.is_simulated,
         callback=callback,
         consents=consents,
@@ -194,7 +193,11 @@ async def _create(request: _RunOptions) -> int:
 
     template, consents, agreed = _prepare(request)
     opened = open_engine(
-        repo=request.folder, is_starting=True, is_simulated=request.is_simulated, consents=consents, agreed=agreed
+        repo=request.folder,
+        is_simulated=request.is_simulated,
+        consents=consents,
+        agreed=agreed,
+        is_leaving=True,
     )
     async with opened as (engine, db, _config):
         run_id = await engine.create(template, repo_path=request.repo, **request.options)

@@ -11,6 +11,7 @@ from holdfast.consent import PersonaConsentStore, open_consents
 from holdfast.engine.scope import ApprovalCallback, ApprovalRequest
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import ApprovalDecisionAction
+from holdfast.fleet.job_rows import make_job_writer
 from holdfast.keys import hide_environment
 from holdfast.persistence.db import Database
 from holdfast.readiness import AgreedDefinitions, find_available, open_readiness
@@ -28,23 +29,23 @@ class OpenEngine(NamedTuple):
 async def open_engine(
     *,
     repo: Path | None = None,
-    is_starting: bool = False,
     is_simulated: bool = False,
     callback: ApprovalCallback | None = None,
     consents: PersonaConsentStore | None = None,
     agreed: AgreedDefinitions | None = None,
+    is_leaving: bool = False,
 ) -> AsyncIterator[OpenEngine]:
     """Open an engine on the configured database, which is made or brought up to date first.
 
-    Only for runs that start, a broken persona file is an error. With `agreed` nothing is read again: what is bound is
-    what a person was asked about.
+    With `agreed` nothing is read again: what is bound is what a person was asked about. With `is_leaving` those who
+    drive runs are told of what is made or answered here.
     """
     hide_environment()
     config = load_config()
     catalog = Catalog.for_repository(repo, config.config_dir)
     consents = consents or open_consents(config)
     if agreed is None:
-        entries = catalog.list_personas() if is_starting else catalog.list_personas_if_whole()
+        entries = catalog.list_personas_if_whole()
         agreed = AgreedDefinitions(entries, open_readiness(entries, config, repo=repo, consents=consents))
     personas = [entry.definition for entry in agreed.entries]
     db = Database(config.database_url, connections=config.database_connections)
@@ -59,6 +60,7 @@ async def open_engine(
             available_backends=find_available(is_simulated=is_simulated, readiness=agreed.readiness),
             approval_callback=callback,
         )
+        engine.jobs = make_job_writer(db) if is_leaving else None
         yield OpenEngine(engine, db, config)
     finally:
         await db.dispose()

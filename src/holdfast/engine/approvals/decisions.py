@@ -1,7 +1,6 @@
 """A person's answers to a run that waits, from any process: decisions on approvals, and more money."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -21,37 +20,51 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.models import ApprovalRow
 from holdfast.persistence.runs import find_approval, list_overdue
 from holdfast.persistence.statements import now_text, raise_budget, set_wake, to_time_text
-from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.records import Records
+from holdfast.runtime.step import SameCommit
 from holdfast.workflow import Phase
 
 _log = logging.getLogger(__name__)
 ACTIONS = tuple(action.value for action in ApprovalDecisionAction)
 
 
-async def write_decision(db: Database, journal: Journal, question: ApprovalQuestion, answer: ApprovalDecision) -> None:
-    """Answer an open approval; the first of two people who are needed leaves it open.
+async def write_decision(
+    db: Database,
+    journal: Journal,
+    question: ApprovalQuestion,
+    answer: ApprovalDecision,
+    *,
+    also: SameCommit = SameCommit(),  # noqa: B008 - frozen
+) -> None:
+    """Answer an open approval, and write what lets its run go on; the first of two people who are needed leaves it
+    open, and the run waits.
 
     Raises `ApprovalStale`, `ApprovalNotFound` if someone was faster, `SecondPersonNeeded`.
     """
     question.check(answer)
     try:
-        await _append_answer(journal, question, answer)
+        await _append_answer(journal, question, answer, SameCommit() if question.leaves_open(answer) else also)
     except RowRefused:
         row = await find_approval(db, question.approval_id)
         check_open(row, question.run_id, question.approval_id)
         raise
 
 
-async def _append_answer(journal: Journal, question: ApprovalQuestion, answer: ApprovalDecision) -> None:
+async def _append_answer(
+    journal: Journal,
+    question: ApprovalQuestion,
+    answer: ApprovalDecision,
+    also: SameCommit = SameCommit(),  # noqa: B008 - frozen
+) -> None:
     if not question.key:
         key = _find_key(Records(await journal.read(question.run_id)), question.approval_id)
         question = replace(question, key=key)
     # The rows of a run say by themselves that its approvals are all answered; of a call's outcome they do not.
     wake = [set_wake(question.run_id)] if isinstance(question, OutcomeQuestion) else []
-    await journal.append(question.run_id, [question.to_event(answer)], rows=[question.to_answer_row(answer), *wake])
+    rows = [question.to_answer_row(answer), *wake, *also.rows]
+    await journal.append(question.run_id, [question.to_event(answer), *also.events], rows=rows)
 
 
 async def decide_overdue(
@@ -87,7 +100,12 @@ def _find_key(records: Records, approval_id: str) -> str:
 
 
 async def write_top_up(
-    journal: Journal, run_id: str, amount_usd: float | Decimal, *, by: str, beside: Sequence[Statement] = ()
+    journal: Journal,
+    run_id: str,
+    amount_usd: float | Decimal,
+    *,
+    by: str,
+    also: SameCommit = SameCommit(),  # noqa: B008 - frozen
 ) -> None:
     """Raise the run's limit, and the phase's if that is what the run waits for."""
     amount = round(Decimal(str(amount_usd)) * 1_000_000)
@@ -98,7 +116,7 @@ async def write_top_up(
     if exhausted and exhausted[-1].payload.get("limit") == "phase":
         payload["phase"] = exhausted[-1].payload.get("phase")
     event = create_event(run_id, EventKind.BUDGET_RAISED, **payload)
-    await journal.append(run_id, [event], rows=[raise_budget(run_id, amount), *beside])
+    await journal.append(run_id, [event, *also.events], rows=[raise_budget(run_id, amount), *also.rows])
 
 
 BY = "deadline"

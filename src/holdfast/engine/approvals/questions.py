@@ -127,6 +127,10 @@ class ApprovalQuestion:
         """Return the row change of an answer; it refuses the append if another answer was faster."""
         return decide_approval(self.approval_id, answer.action, comment=answer.comment, by=answer.by)
 
+    def leaves_open(self, answer: ApprovalDecision) -> bool:
+        """Tell whether the question still waits after this answer."""
+        return False
+
     def _stored_content(self) -> Mapping[str, Any]:
         return self.content
 
@@ -197,18 +201,19 @@ class PhaseQuestion(ApprovalQuestion):
 
     def to_event(self, answer: ApprovalDecision) -> Event:
         """Return the event that an answer is; the first of two approvals leaves the question open."""
-        if not self._is_first_of_two(answer):
+        if not self.leaves_open(answer):
             edited = {} if answer.artifact is None else {"artifact": answer.artifact}
             return self._received(answer, answer.action, **edited)
         payload: dict[str, Any] = {"approval_id": self.approval_id, "comment": answer.comment, "by": answer.by}
         return create_event(self.run_id, EventKind.HUMAN_APPROVAL_FIRST, self.lane_id, **payload)
 
     def to_answer_row(self, answer: ApprovalDecision) -> Statement:
-        if self._is_first_of_two(answer):
+        if self.leaves_open(answer):
             return approve_first(self.approval_id, answer.by)
         return super().to_answer_row(answer)
 
-    def _is_first_of_two(self, answer: ApprovalDecision) -> bool:
+    def leaves_open(self, answer: ApprovalDecision) -> bool:
+        """Tell whether a second person is to answer after this one."""
         return self.needs_two and answer.action is ApprovalDecisionAction.APPROVE and not self.first_by
 
     def _stored_content(self) -> Mapping[str, Any]:

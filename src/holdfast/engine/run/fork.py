@@ -31,6 +31,7 @@ class Fork:
     run_id: str
     events: list[Event]
     rows: list[Statement]
+    order: RunOrder
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ async def plan_fork(db: Database, config: Config, loaded: LoadedRun, request: Fo
     rows += [copy_phase(new.run_id, stored.phases[key]) for key in point.done]
     rows += [copy_artifact(new.run_id, row) for row in copied]
     rows += copy_files(new.run_id, stored.run.id)
-    return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **payload), *skipped], rows)
+    return Fork(new.run_id, [create_event(new.run_id, EventKind.RUN_CREATED, **payload), *skipped], rows, new.order)
 
 
 def _artifact_key(row: ArtifactRow) -> str:

@@ -34,6 +34,7 @@ class Notice(NamedTuple):
 
 
 ANY = Notice(0, None)
+ANY_PAYLOAD = to_json(ANY)[0].decode()
 
 
 def to_payload(sender: int, run_ids: Iterable[str]) -> str:
