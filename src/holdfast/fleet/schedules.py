@@ -20,7 +20,7 @@ from holdfast.engine.run.create import RunOrder
 from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.errors import HoldfastError, QueueUnknown, RunBusy, RunNotInState, ScheduleInvalid, ScheduleNotFound
 from holdfast.flows.service.cron import CronLine
-from holdfast.flows.service.flow_schedule import Missed, choose_times
+from holdfast.flows.service.flow_schedule import Missed, Overlap, choose_times
 from holdfast.persistence.admission import read_clock
 from holdfast.persistence.db import Database
 from holdfast.persistence.schedule_table import (
@@ -36,10 +36,11 @@ from holdfast.persistence.schedule_table import (
 )
 from holdfast.persistence.statements import to_time_text
 from holdfast.readiness import AgreedDefinitions
+from holdfast.runtime.flow_rows import DEFAULT_QUEUE, FlowOptions
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace.transfer.remotes import to_folder
 
-MISSED, OVERLAP, KINDS = get_args(Missed), ("skip", "queue"), ("workflow", "flow")
+MISSED, OVERLAP, KINDS = get_args(Missed), get_args(Overlap), ("workflow", "flow")
 _NAMESPACE = uuid.UUID("6b1d1f5e-0d0b-4f55-9a43-5d4c8b2f7a10")
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 _TRY_AGAIN_S = 30.0
@@ -204,7 +205,11 @@ def _to_moment(text: str) -> datetime:
 
 
 async def _start_flow(db: Database, schedule: Schedule, run_id: str) -> None:
-    from holdfast.flows.service.start import start_flow
+    from holdfast.flows.service.start import start_scheduled_flow
 
+    queue, priority = schedule.options.get("queue"), schedule.options.get("priority")
+    order = FlowOptions(queue or DEFAULT_QUEUE, priority or 0)
+    # Also where times are skipped: one that a person starts beside them waits too.
+    options = replace(order, schedule=schedule.name, is_in_line=True)
     arguments: dict[str, Any] = dict(schedule.options.get("arguments") or {})
-    await start_flow(schedule.target, run_id=run_id, store=db.store, **arguments)
+    await start_scheduled_flow(schedule.target, (), arguments, run_id=run_id, store=db.store, options=options)
