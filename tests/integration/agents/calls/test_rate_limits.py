@@ -6,10 +6,14 @@ import pytest
 from tests.support.agents.phase import RUN_ID, Phase
 from tests.support.agents.served_phase import KEY, KEY_VARIABLE, ServedPhase
 from tests.support.model_server import ModelServer, Refuses, Says
-from tests.support.progress_limit import until
+from tests.support.progress_limit import until, waiting_until
 
 from holdfast.agents.calls import rate_limits as module
+from holdfast.agents.calls.provider_errors import ProviderPause
 from holdfast.agents.calls.rate_limits import RateLimits
+from holdfast.agents.calls.retries import RetryRules
+from holdfast.persistence.db import Database
+from holdfast.persistence.provider_shares import take_share
 
 
 async def no_word(_reason: str) -> None: ...
@@ -62,6 +66,36 @@ async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
     assert str(reason).startswith("here asked for a pause of its calls")
     assert [len(server.received), playing.result()[-1].content] == [2, "There."]
     assert rate_limits.count_under_way() == {"here": 1}
+
+
+async def test_too_many_calls_of_one_process_hold_those_of_another_to_that_provider_alone(
+    phase: Phase, database_url: str
+) -> None:
+    databases = [Database(database_url) for _ in range(2)]
+    await databases[0].init_schema()
+    here, there = RateLimits((), ()), RateLimits((), ())
+    here.share_with(databases[0])
+    there.share_with(databases[1])
+    gives_up = {"retries": RetryRules(tries=1, backoff_s=30.0)}
+    with ModelServer({"": [Refuses(429)]}) as server:
+        served = ServedPhase(phase.folder, address=server.address, options=gives_up)
+        with pytest.raises(ProviderPause):
+            await served.play(text="Go.", provider_slot=here.slot("busy", RUN_ID))
+        with waiting_until("the other process can read of it"):
+            while not (await take_share(databases[1], "busy", "", under_way=0)).hold_s:
+                await asyncio.sleep(0.01)
+
+        waiting = asyncio.create_task(there.enter("busy", "another run", no_word))
+        await until(lambda: there.find_reason("another run"), "the call of the other process waits")
+        reason = there.find_reason("another run")
+        await there.enter("idle", "another run", no_word)  # at once
+
+        assert str(reason).startswith("busy asked for a pause of its calls")
+        assert there.count_under_way() == {"busy": 0, "idle": 1}
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+    for db in databases:
+        await db.dispose()
 
 
 async def test_a_replay_waits_for_nobody(phase: Phase) -> None:
