@@ -70,6 +70,8 @@ class _Provider:
             return "The limits for all cannot be read now; it is tried again."
         if self._is_full():
             if self._share() is not None:
+                if not self.under_way:
+                    return f"Other processes have all calls to {self.name} that the limit for all allows."
                 return (
                     f"{self.under_way} calls to {self.name} are under way, this process's share of the limit for all."
                 )
@@ -144,7 +146,7 @@ class SharedLimits:
                 return 0.0
             running = under_way()
             if terms.share is not None:
-                terms.share = running  # none begins until it is known how many may
+                terms.share = min(terms.share, running)  # none begins until it is known how many may
             try:
                 found = await take_share(self.db, provider, self._holder, under_way=running)
             except Exception:
