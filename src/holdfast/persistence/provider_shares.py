@@ -1,9 +1,9 @@
 """How processes share a limit of calls to a provider, and what a provider has asked all of them to wait.
 
 Rule: what a process may have under way is its share. Its row holds that, or what is under way if that is more; no share
-is larger than what the rows of the others leave, so calls that begin never pass the limit together. A process that gives
-no sign of life for as long as a lease has no row. A time that lies further ahead than any can was written by a clock
-that was wrong, and counts for nothing once that is set right.
+is larger than what the rows of the others leave, so that together the calls that begin never pass the limit. A process
+that gives no sign of life for as long as a lease has no row. A time that lies further ahead than any can was written by
+a clock that was wrong, and counts for nothing once that is set right.
 """
 
 from dataclasses import dataclass
