@@ -12,7 +12,7 @@ import time
 import uuid
 import weakref
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -275,11 +275,14 @@ class RateLimits:
         return self._providers[name]
 
 
-def _limit_of(limits: dict[str, int], name: str) -> int | None:
-    for key in (name, name.partition("@")[0], "*"):
-        if key in limits:
-            return limits[key]
-    return None
+def find_key(limits: Mapping[str, int], name: str) -> str | None:
+    """Find what a provider is limited by: its own name, its backend's, or `*` for all others."""
+    return next((key for key in (name, name.partition("@")[0], "*") if key in limits), None)
+
+
+def _limit_of(limits: Mapping[str, int], name: str) -> int | None:
+    key = find_key(limits, name)
+    return None if key is None else limits[key]
 
 
 @dataclass(frozen=True)
