@@ -56,7 +56,9 @@ def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str,
     if kind not in _NAMELESS and not name.strip():
         raise LimitInvalid(f"Whose limit is it? Name the {kind}.")
     if kind == PROVIDER_LIMIT and name.partition("@")[0] not in list(Backend):
-        raise LimitInvalid(f"{name!r} is no backend.", hint=f"They are {', '.join(Backend)}.")
+        raise LimitInvalid(
+            f"{name!r} is no backend.{did_you_mean(name, list(Backend))}", hint=f"They are {', '.join(Backend)}."
+        )
     if amount is not None:
         _check_amount(kind, amount)
     return kind, str(Path(name).expanduser().resolve()) if kind == "repository" and not is_remote(name) else name

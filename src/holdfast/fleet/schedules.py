@@ -69,9 +69,14 @@ def check_schedule(config: Config, schedule: Schedule) -> CronLine:
     if not _NAME.fullmatch(schedule.name):
         hint = "Use letters, digits, dots, dashes and underscores, up to 100."
         raise ScheduleInvalid(f"{schedule.name!r} is no name for a schedule.", hint=hint)
-    for value, known in ((schedule.missed, MISSED), (schedule.overlap, OVERLAP), (schedule.kind, KINDS)):
+    words = {
+        "missed": (schedule.missed, MISSED),
+        "overlap": (schedule.overlap, OVERLAP),
+        "kind": (schedule.kind, KINDS),
+    }
+    for word, (value, known) in words.items():
         if value not in known:
-            raise ScheduleInvalid(f"{value!r} is none of {', '.join(known)}.", hint="")
+            raise ScheduleInvalid(f"{word} is one of {', '.join(known)}, not {value!r}.", hint="")
     queue = schedule.options.get("queue")
     if queue and queue not in config.queues:
         raise QueueUnknown(

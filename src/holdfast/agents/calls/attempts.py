@@ -81,15 +81,15 @@ class Attempts:
         As long as it asks for, up to the longest wait; where it only says "too many", as long as this call waits.
         """
         problem = classify_error(error, now_s=self._clock())
-        asked_s, most_s = problem.retry_after_s, self._rules.max_wait_s
-        if problem.code not in _HOLDS or (asked_s is None and problem.code != _TOO_MANY):
+        retry_after_s, most_s = problem.retry_after_s, self._rules.max_wait_s
+        if problem.code not in _HOLDS or (retry_after_s is None and problem.code != _TOO_MANY):
             return 0.0
-        if asked_s is not None and asked_s <= most_s:
-            return asked_s
-        is_last = asked_s is not None or self._tries + 1 >= self._rules.tries
+        if retry_after_s is not None and retry_after_s <= most_s:
+            return retry_after_s
+        is_last = retry_after_s is not None or self._tries + 1 >= self._rules.tries
         if problem.code != _TOO_MANY or (is_last and self._number + 1 < len(self._models)):
             return 0.0  # another of its models is asked at once
-        return most_s if asked_s is not None else self._backoff_s(self._tries + 1)
+        return most_s if retry_after_s is not None else self._backoff_s(self._tries + 1)
 
     def judge(self, error: Exception) -> Failure:
         """Return what is recorded of a failed attempt; from now on `model` is the one to ask next."""
