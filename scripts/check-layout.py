@@ -56,6 +56,7 @@ PUBLIC_FUNCTIONS = {
     "agents/build.py": {"build_agent"},
     "engine/workflow_engine.py": {"run", "change", "fork", "create_fork", "decide"},
     "flows/answers.py": {"decide"},
+    "flows/service/flow_registry.py": {"flow"},
 }
 PUBLIC_ROOMS = ("cli/app.py", "cli/commands/", "api/routes/")
 LONG_CONSTRUCTORS = {("runtime/events.py", "_Unfrozen")}  # an event's ten fields, without a dataclass's cost

@@ -7,10 +7,12 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.support.forked_command import Speaking, SpeakingProgram
 from tests.support.system_clock import find_faketime, to_faketime
@@ -129,12 +131,19 @@ def _die(*_args: object, **_kw: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _sleep(seconds: Any) -> None:
+    threading.Event().wait(seconds)
+
+
 def main() -> None:
     from tests.support.api.server_world import use_note_agents
 
     from holdfast.cli.app import main as command
 
     use_note_agents(Path(sys.argv[1]))
+    if "faketime" in os.environ.get("LD_PRELOAD", ""):
+        # Python sleeps until a moment of the clock that is not faked, which the library refuses.
+        time.sleep = _sleep
     if ahead_s := float(os.environ.get(AHEAD_S, 0)):
         real = time.time
         time.time = lambda: real() + ahead_s

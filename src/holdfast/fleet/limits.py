@@ -1,11 +1,12 @@
 """Limits that hold for all processes: what may be set, and where this process's own settings say something else."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from holdfast.agents.calls.rate_limits import find_key
 from holdfast.config import Config
 from holdfast.enums import Backend
 from holdfast.errors import LimitInvalid, did_you_mean
@@ -23,6 +24,7 @@ from holdfast.workspace.transfer.remotes import is_remote
 KINDS = (*RUN_LIMITS, DAY_LIMIT, PROVIDER_LIMIT)
 _NAMELESS = ("runs", DAY_LIMIT)
 _MOST = 1_000_000
+_DEFAULT_CALLS = next(each.default for each in fields(Config) if each.name == "max_parallel_model_calls")
 _log = logging.getLogger("holdfast.fleet")
 
 
@@ -54,7 +56,9 @@ def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str,
     if kind not in _NAMELESS and not name.strip():
         raise LimitInvalid(f"Whose limit is it? Name the {kind}.")
     if kind == PROVIDER_LIMIT and name.partition("@")[0] not in list(Backend):
-        raise LimitInvalid(f"{name!r} is no backend.", hint=f"They are {', '.join(Backend)}.")
+        raise LimitInvalid(
+            f"{name!r} is no backend.{did_you_mean(name, list(Backend))}", hint=f"They are {', '.join(Backend)}."
+        )
     if amount is not None:
         _check_amount(kind, amount)
     return kind, str(Path(name).expanduser().resolve()) if kind == "repository" and not is_remote(name) else name
@@ -97,17 +101,28 @@ def to_limit(row: dict[str, Any]) -> Limit:
 
 def find_differences(config: Config, limits: Sequence[Limit]) -> list[str]:
     """Name the settings of this process that differ from a limit for all, which counts."""
-    found = []
-    for limit in limits:
-        setting, value = "", None
-        if limit.kind == DAY_LIMIT:
-            setting, value = "day_budget_usd", config.day_budget_usd
-        elif limit.kind == PROVIDER_LIMIT:
-            calls = dict(config.max_parallel_model_calls)
-            setting, value = "max_parallel_model_calls", calls.get(limit.name)
-        if value is not None and value != limit.amount:
-            found.append(f"{setting} is {value:g} here; {limit.describe()} was set for all processes, and counts.")
-    return found
+    named = {limit.name for limit in limits if limit.kind == PROVIDER_LIMIT}
+    return [
+        f"{setting} is {value:g} here; {limit.describe()} was set for all processes, and counts."
+        for limit in limits
+        for setting, value in _list_overridden(config, limit, but=named)
+        if value != limit.amount
+    ]
+
+
+def _list_overridden(config: Config, limit: Limit, *, but: Collection[str]) -> list[tuple[str, float]]:
+    """List the settings that a limit for all takes the place of; those `but` have one of their own."""
+    if limit.kind == DAY_LIMIT and config.day_budget_usd is not None:
+        return [("day_budget_usd", config.day_budget_usd)]
+    if limit.kind != PROVIDER_LIMIT or config.max_parallel_model_calls == _DEFAULT_CALLS:
+        return []  # nobody has set the default
+    calls, name = dict(config.max_parallel_model_calls), "max_parallel_model_calls"
+    own = find_key(calls, limit.name)
+    servers = [key for key in calls if key.partition("@")[0] == limit.name != key and key not in but]
+    return [
+        (name if key in (limit.name, "*") else f"{name} of {key}", calls[key])
+        for key in ([] if own is None else [own]) + servers
+    ]
 
 
 async def warn_of_differences(db: Database, config: Config) -> None:

@@ -28,7 +28,7 @@ from holdfast.errors import (
     ScheduleNotFound,
 )
 from holdfast.flows.service.cron import CronLine
-from holdfast.flows.service.flow_schedule import Missed, choose_times
+from holdfast.flows.service.flow_schedule import Missed, Overlap, choose_times
 from holdfast.persistence.admission import read_clock
 from holdfast.persistence.db import Database
 from holdfast.persistence.schedule_table import (
@@ -44,11 +44,12 @@ from holdfast.persistence.schedule_table import (
 )
 from holdfast.persistence.statements import to_time_text
 from holdfast.readiness import AgreedDefinitions
+from holdfast.runtime.flow_rows import DEFAULT_QUEUE, FlowOptions
 from holdfast.workflow import WorkflowTemplate
 from holdfast.workspace import find_start
 from holdfast.workspace.transfer.remotes import to_folder
 
-MISSED, OVERLAP, KINDS = get_args(Missed), ("skip", "queue"), ("workflow", "flow")
+MISSED, OVERLAP, KINDS = get_args(Missed), get_args(Overlap), ("workflow", "flow")
 _NAMESPACE = uuid.UUID("6b1d1f5e-0d0b-4f55-9a43-5d4c8b2f7a10")
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 _TRY_AGAIN_S = 30.0
@@ -77,9 +78,14 @@ def check_schedule(config: Config, schedule: Schedule) -> CronLine:
     if not _NAME.fullmatch(schedule.name):
         hint = "Use letters, digits, dots, dashes and underscores, up to 100."
         raise ScheduleInvalid(f"{schedule.name!r} is no name for a schedule.", hint=hint)
-    for value, known in ((schedule.missed, MISSED), (schedule.overlap, OVERLAP), (schedule.kind, KINDS)):
+    words = {
+        "missed": (schedule.missed, MISSED),
+        "overlap": (schedule.overlap, OVERLAP),
+        "kind": (schedule.kind, KINDS),
+    }
+    for word, (value, known) in words.items():
         if value not in known:
-            raise ScheduleInvalid(f"{value!r} is none of {', '.join(known)}.", hint="")
+            raise ScheduleInvalid(f"{word} is one of {', '.join(known)}, not {value!r}.", hint="")
     queue = schedule.options.get("queue")
     if queue and queue not in config.queues:
         raise QueueUnknown(
@@ -88,16 +94,16 @@ def check_schedule(config: Config, schedule: Schedule) -> CronLine:
     return CronLine(schedule.cron, schedule.zone)
 
 
-async def check_runs(config: Config, engines: EngineSource, schedule: Schedule) -> None:
-    """Raise what would refuse each run of a workflow's schedule.
+async def check_runs(config: Config, engines: EngineSource, schedule: Schedule) -> WorkflowTemplate | None:
+    """Raise what would refuse each run of a workflow's schedule; return the workflow.
 
-    What a folder below `shared_roots` holds that is not here is known only where it fires: all machines that drive runs
-    see it, the one that adds the schedule need not.
+    What a folder below `shared_roots` holds that is not here is known only where it fires, and nothing is returned: all
+    machines that drive runs see it, the one that adds the schedule need not.
     """
     options, repo = schedule.options, to_folder(schedule.repo_path)
     if repo is not None:
         if not repo.exists() and any(repo.is_relative_to(root) for root in config.shared_roots):
-            return
+            return None
         await asyncio.to_thread(find_start, repo, options.get("base_branch"))
     is_simulated, overrides = bool(options.get("simulate")), options.get("persona_overrides") or {}
     template, agreed = await engines.check_trust(repo, schedule.target, is_simulated=is_simulated, overrides=overrides)
@@ -109,6 +115,7 @@ async def check_runs(config: Config, engines: EngineSource, schedule: Schedule) 
         persona_overrides=overrides,
         budget_usd=options.get("budget_usd"),
     )
+    return template
 
 
 async def add_schedule(db: Database, config: Config, schedule: Schedule) -> Schedule:
@@ -236,7 +243,11 @@ def _to_moment(text: str) -> datetime:
 
 
 async def _start_flow(db: Database, schedule: Schedule, run_id: str) -> None:
-    from holdfast.flows.service.start import start_flow
+    from holdfast.flows.service.start import start_scheduled_flow
 
+    queue, priority = schedule.options.get("queue"), schedule.options.get("priority")
+    order = FlowOptions(queue or DEFAULT_QUEUE, priority or 0)
+    # Also where times are skipped: one that a person starts beside them waits too.
+    options = replace(order, schedule=schedule.name, is_in_line=True)
     arguments: dict[str, Any] = dict(schedule.options.get("arguments") or {})
-    await start_flow(schedule.target, run_id=run_id, store=db.store, **arguments)
+    await start_scheduled_flow(schedule.target, (), arguments, run_id=run_id, store=db.store, options=options)

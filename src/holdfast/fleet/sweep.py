@@ -14,6 +14,7 @@ from holdfast.engine.approvals.decisions import decide_overdue
 from holdfast.errors import HoldfastError
 from holdfast.fleet.port import Queue, RunTaker
 from holdfast.fleet.schedules import ScheduleClock
+from holdfast.flows.service.flow_look import call_up
 from holdfast.persistence.db import Database
 from holdfast.persistence.due.beat import DueJob, beat
 from holdfast.persistence.fleet import WorkerFacts, bound_times, forget_gone, register
@@ -116,6 +117,8 @@ class Sweep:
         if await self._is_clock_set(heard.now, sent_at, _elapsed()):
             return  # by the time of the next look all owners have renewed their leases by the new clock
         self._hear(is_sweeper=heard.is_sweeper)
+        if heard.has_flow_in_line:  # whoever looks for all may be of a version that knows no line
+            await call_up(self._journal)
         if not heard.is_sweeper:
             return
         if not heard.has_queue:

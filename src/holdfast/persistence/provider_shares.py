@@ -1,8 +1,9 @@
 """How processes share a limit of calls to a provider, and what a provider has asked all of them to wait.
 
-Rule: what a process may have under way is its share, a row. No share is enlarged beyond what the others leave, so their
-sum never passes the limit; a process that gives no sign of life for as long as a lease has none. A time that lies
-further ahead than any can was written by a clock that was wrong, and counts for nothing once that is set right.
+Rule: what a process may have under way is its share. Its row holds that, or what is under way if that is more; no share
+is larger than what the rows of the others leave, so that together the calls that begin never pass the limit. A process
+that gives no sign of life for as long as a lease has no row. A time that lies further ahead than any can was written by
+a clock that was wrong, and counts for nothing once that is set right.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.statements import to_time_text
 
 LEASE_S = 6.0
+_TURN_S = 10.0  # where there are more processes than calls at a time, none is left out for longer
 MAX_HOLD_S = 120.0  # of what a provider may ask for; a longer one is met again by the next call
 _LOCK = 0x7368617265  # "share"
 
@@ -26,13 +28,13 @@ class ProviderTerms:
     """What holds for a process's calls to a provider now."""
 
     share: int | None
-    """How many it may have under way; `None` if no limit was set for all."""
+    """With how many under way it may begin no more; `None` if no limit was set for all."""
     hold_s: float
     """How long the provider has asked to be left alone."""
 
 
 async def take_share(db: Database, provider: str, holder: str, *, under_way: int) -> ProviderTerms:
-    """Take as much of a provider's limit as is fair and free, at least what is under way, and give back the rest."""
+    """Take as much of a provider's limit as is fair and free, and give back the rest once it is not under way."""
     async with db.session() as session:
         limit, now, hold_s = await _read_terms(db, session, provider)
         if limit is None:
@@ -48,23 +50,24 @@ async def take_share(db: Database, provider: str, holder: str, *, under_way: int
         await session.execute(text("UPDATE provider_shares SET seen_at = :now WHERE seen_at > :later"), later)
         query = "SELECT holder, share FROM provider_shares WHERE provider = :provider AND holder <> :holder"
         others = {row.holder: int(row.share) for row in await session.execute(text(query), params)}
-        share = max(under_way, min(_fair_part(limit, holder, [*others, holder]), limit - sum(others.values())))
+        part = _fair_part(limit, holder, [*others, holder], turn=int(now.timestamp() // _TURN_S))
+        share = max(0, min(part, limit - sum(others.values())))
         await session.execute(
             text(
                 "INSERT INTO provider_shares (provider, holder, share, seen_at) "
                 "VALUES (:provider, :holder, :share, :now) "
                 "ON CONFLICT (provider, holder) DO UPDATE SET share = excluded.share, seen_at = excluded.seen_at"
             ),
-            {**params, "share": share},
+            {**params, "share": max(share, under_way)},
         )
         await session.commit()
         return ProviderTerms(share, hold_s)
 
 
-def _fair_part(limit: int, holder: str, holders: list[str]) -> int:
-    """Return the part of one of several; what cannot be divided goes to the first of them."""
+def _fair_part(limit: int, holder: str, holders: list[str], *, turn: int) -> int:
+    """Return the part of one of several; what cannot be divided goes round among them."""
     part, rest = divmod(limit, len(holders))
-    return part + (sorted(holders).index(holder) < rest)
+    return part + ((sorted(holders).index(holder) + turn) % len(holders) < rest)
 
 
 async def _read_terms(db: Database, session: AsyncSession, provider: str) -> tuple[int | None, datetime, float]:

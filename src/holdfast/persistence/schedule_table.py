@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from holdfast.persistence.admission import clock_of
 from holdfast.persistence.db import Database
+from holdfast.runtime.flow_rows import FIND_OPEN
 
 _COLUMNS = (
     *("name", "target", "kind", "cron", "zone", "missed", "overlap", "repo_path", "options", "is_paused"),
@@ -126,13 +127,11 @@ async def _change(db: Database, sql: str, params: Mapping[str, Any]) -> bool:
 async def find_unended_run(db: Database, schedule: Schedule, *, but: str) -> str | None:
     """Find a run that a schedule started and that is not over yet, other than this one."""
     if schedule.kind == "flow":
-        query = "SELECT run_id FROM journal_runs WHERE run_id = :last AND run_id <> :but AND status NOT IN "
-        query += "('completed', 'failed', 'cancelled')"
+        query, params = FIND_OPEN, {"schedule": schedule.name, "but": but}
     else:
         query = "SELECT id FROM runs WHERE schedule = :name AND id <> :but "
         query += "AND state IN ('pending', 'running', 'paused') ORDER BY created_at LIMIT 1"
-    params = {"name": schedule.name, "but": but, "last": schedule.last_run_id}
+        params = {"name": schedule.name, "but": but}
     async with db.session() as session:
-        used = {key: value for key, value in params.items() if f":{key}" in query}
-        found = await session.scalar(text(query), used)
+        found = await session.scalar(text(query), params)
         return None if found is None else str(found)

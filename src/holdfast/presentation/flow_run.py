@@ -253,7 +253,7 @@ def describe_flow_now(row: Mapping[str, Any]) -> str:
     if row["state"] == RunStatus.PAUSED:
         return f"waits for {row['waits_for']}" if row["waits_for"] else "paused"
     if row["state"] == RunStatus.PENDING:
-        return "is to be started"
+        return f"waits for {row['waits_for']}" if row["waits_for"] else "is to be started"
     if row["state"] != RunStatus.RUNNING:
         return ""
     if row["is_driven"]:

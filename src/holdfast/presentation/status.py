@@ -151,7 +151,7 @@ def run_title(*, title: str, requirements_md: str, workflow: str, run_id: str) -
 def describe_wait(waits_for: str | None, due_at: str | None) -> str | None:
     """Say why a run that nobody drives is not started yet: its time has not come, or it waits for a place."""
     if due_at and datetime.fromisoformat(due_at) > datetime.now(UTC):
-        return f"Starts at {due_at}."
+        return f"Starts at {moment(due_at)}."
     return waits_for
 
 

@@ -2,7 +2,8 @@
 
 Rule: a row says when somebody should look at a run, never what is true of it; that is the journal's. `wake_at` is that
 moment. A run without one is driven now, or its owner has died (`running`), or it waits for an answer or an event, or it
-is over. Steps leave the row alone.
+is over, or it stands in line behind earlier runs of its schedule (`pending`), of which whoever looks makes the first
+one due once no other is open. Steps leave the row alone.
 """
 
 import json
@@ -31,6 +32,17 @@ _PARENTS = (
     "UNION SELECT r.parent_run_id FROM flow_runs AS r JOIN above ON r.run_id = above.id) SELECT id FROM above)"
 )
 _OPEN = "('pending', 'running', 'paused')"
+_IN_LINE = "{0}status = 'pending' AND {0}waits_for IS NOT NULL"
+_OF_SCHEDULE = f"{{0}}schedule IS NOT NULL AND {{0}}status IN {_OPEN}"  # as its index has it
+FIRST_IN_LINE = f"""
+SELECT q.run_id FROM flow_runs AS q WHERE {_OF_SCHEDULE.format("q.")} AND {_IN_LINE.format("q.")}
+AND NOT EXISTS (SELECT 1 FROM flow_runs AS o WHERE {_OF_SCHEDULE.format("o.")} AND o.schedule = q.schedule AND
+    o.run_id <> q.run_id AND (NOT ({_IN_LINE.format("o.")}) OR (o.created_at, o.run_id) < (q.created_at, q.run_id)))
+"""  # noqa: S608 - ours
+FIND_OPEN = (
+    f"SELECT run_id FROM flow_runs WHERE {_OF_SCHEDULE.format('')} AND schedule = :schedule AND run_id <> :but "  # noqa: S608 - ours
+    "ORDER BY created_at, run_id LIMIT 1"
+)
 _DRIVEN = "status = 'running' AND wake_at IS NULL AND waits_for IS NULL"
 
 
@@ -85,6 +97,10 @@ class FlowOptions:
     priority: int = 0
     tags: Mapping[str, str] | None = None
     parent_run_id: str | None = None
+    schedule: str | None = None
+    """The schedule that has started it."""
+    is_in_line: bool = False
+    """It is due when no earlier run of its schedule is open."""
 
     @classmethod
     def of(cls, origin: Mapping[str, Any]) -> "FlowOptions":
@@ -102,8 +118,8 @@ def rows_of(journal: Journal, row: Statement) -> list[Statement]:
 
 
 def created(run_id: str, flow: str, options: FlowOptions) -> Statement:
-    """Make a run due from now on that nobody drives yet."""
-    return _upsert(run_id, flow, RunStatus.PENDING, options, wake_at=now())
+    """Make a run due from now on that nobody drives yet, or let it stand in line behind others of its schedule."""
+    return _upsert(run_id, flow, RunStatus.PENDING, options, wake_at=None if options.is_in_line else now())
 
 
 def started(run_id: str, flow: str, options: FlowOptions) -> Statement:
@@ -115,7 +131,10 @@ def _upsert(
     run_id: str, flow: str, status: RunStatus, options: FlowOptions, *, wake_at: float | None = None
 ) -> Statement:
     tags = to_tags_text(options.tags or {})
+    name = (options.schedule or "").removeprefix("@")
     params = {
+        "waits_for": f"earlier runs of schedule {name}" if options.is_in_line else None,
+        "schedule": options.schedule,
         "parent": options.parent_run_id,
         "queue": options.queue,
         "priority": options.priority,
@@ -123,10 +142,11 @@ def _upsert(
         "now": now(),
     }
     return Statement(
-        "INSERT INTO flow_runs (run_id, flow, status, wake_at, parent_run_id, queue, priority, tags, created_at, "
-        "updated_at) VALUES (:run_id, :flow, :status, :wake_at, :parent, :queue, :priority, :tags, :now, :now) "
+        "INSERT INTO flow_runs (run_id, flow, status, wake_at, waits_for, schedule, parent_run_id, queue, priority, "
+        "tags, created_at, updated_at) VALUES (:run_id, :flow, :status, :wake_at, :waits_for, :schedule, :parent, "
+        ":queue, :priority, :tags, :now, :now) "
         "ON CONFLICT (run_id) DO UPDATE SET flow = excluded.flow, status = excluded.status, "
-        "wake_at = excluded.wake_at, waits_for = NULL, updated_at = excluded.updated_at",
+        "wake_at = excluded.wake_at, waits_for = excluded.waits_for, updated_at = excluded.updated_at",
         {"run_id": run_id, "flow": flow, "status": status.value, "wake_at": wake_at, **params},
         is_of_one_row=True,
     )
@@ -159,12 +179,21 @@ def due(run_id: str) -> Statement:
     """Make a run that waits due now, with the runs that wait for it: for whoever has written what it waits for.
 
     One that is driven sees it itself, in its own journal; the runs above it look into another one, so they are marked.
+    One that stands in line sees it when its turn comes.
     """
+    waits = f"NOT ({_DRIVEN}) AND NOT ({_IN_LINE.format('')})"
     return Statement(
-        f"{_MAKE_DUE} status IN {_OPEN} AND ((run_id = :run_id AND NOT ({_DRIVEN})) OR {_PARENTS})",
+        f"{_MAKE_DUE} status IN {_OPEN} AND ((run_id = :run_id AND {waits}) OR {_PARENTS})",
         {"run_id": run_id, "now": now()},
         None,
     )
+
+
+def called_up(run_id: str) -> Statement:
+    """Make a run due that stands in line, if it is still the first there and no other of its schedule is open."""
+    is_first = f"{_IN_LINE.format('')} AND run_id IN ({FIRST_IN_LINE})"
+    change = _to_change(run_id, RunStatus.PENDING, None)
+    return Statement(f"{_SET} :now WHERE run_id = :run_id AND {is_first}", change, None)
 
 
 def reopened(run_id: str) -> Statement:
@@ -324,6 +353,17 @@ def read_open_of_age(store: JournalStore, flow: str, *, created_after: float, cr
         {"flow": flow, "after": created_after, "until": created_until},
     )
     return [run_id for (run_id,) in rows]
+
+
+def read_first_in_line(store: JournalStore) -> list[str]:
+    """Read the ids of the runs whose turn has come, the first of each schedule."""
+    return [run_id for (run_id,) in store.read_rows(FIRST_IN_LINE, {})]
+
+
+def find_open(store: JournalStore, schedule: str, *, but: str) -> str | None:
+    """Find a run of a schedule that is not over, other than this one."""
+    rows = store.read_rows(FIND_OPEN, {"schedule": schedule, "but": but})
+    return str(rows[0][0]) if rows else None
 
 
 def find_answered(store: JournalStore, run_ids: Sequence[str]) -> set[str]:

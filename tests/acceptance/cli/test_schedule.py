@@ -1,7 +1,9 @@
 """Schedules from the shell: added, listed, shown, paused, started by hand, removed; and what is refused."""
 
 import sqlite3
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from tests.acceptance.cli.conftest import Command
@@ -16,7 +18,9 @@ def test_a_schedule_from_its_first_line_to_its_last(holdfast: Command, repo: Pat
 
     (listed,) = holdfast("schedule", "list", "--json").json
     assert (listed["name"], listed["next_at"]) == ("nightly", added["next_at"])
-    assert added["next_at"] in holdfast("schedule", "list").out
+    next_at = f"{datetime.fromisoformat(added['next_at']).astimezone(ZoneInfo('Europe/Berlin')):%Y-%m-%d} 02:30 "
+    assert next_at in holdfast("schedule", "list").out
+    assert f"next: {next_at}Europe/Berlin" in holdfast("schedule", "show", "nightly").out
     assert f"on {repo}" in holdfast("schedule", "show", "nightly").out
 
     assert holdfast("schedule", "pause", "nightly").out == "Schedule nightly is paused.\n"
@@ -41,7 +45,7 @@ def test_a_schedule_with_a_problem_shows_it_beside_its_next_time(holdfast: Comma
 
     printed = holdfast("schedule", "show", "nightly").out
 
-    assert f"  next: {added['next_at']}\n" in printed
+    assert f"  next: {added['next_at'][:10]} 02:30 UTC\n" in printed
     assert printed.count("The folder is gone.") == 1
 
 
@@ -52,7 +56,7 @@ def test_a_schedule_with_a_problem_shows_it_beside_its_next_time(holdfast: Comma
         (("--cron", "0 0 30 2 *"), "0 0 30 2 *"),
         (("--cron", "0 * * * *", "--zone", "Mars/Olympus"), "Mars/Olympus"),
         (("--cron", "0 * * * *", "--queue", "gpu"), "There is no queue 'gpu'."),
-        (("--cron", "0 * * * *", "--missed", "never"), "'never' is none of skip, once, all."),
+        (("--cron", "0 * * * *", "--missed", "never"), "missed is one of skip, once, all, not 'never'."),
     ],
 )
 def test_what_is_wrong_is_one_line_and_nothing_is_written(
@@ -62,6 +66,14 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     assert refused.code == 2
     assert message in refused.err
     assert len(refused.err.strip().splitlines()) <= 2  # what is the case, and what to do
+    assert holdfast("schedule", "list", "--json").json == []
+
+
+def test_a_schedule_whose_runs_nobody_told_what_to_do_is_refused(holdfast: Command, repo: Path) -> None:
+    refused = holdfast(
+        "schedule", "add", "a", "spec-and-review", "--repo", str(repo), "--cron", "0 3 * * *", "--simulate"
+    )
+    assert (refused.code, "Say what is wanted with --requirements" in refused.err) == (2, True)
     assert holdfast("schedule", "list", "--json").json == []
 
 

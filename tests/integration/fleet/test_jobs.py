@@ -125,7 +125,7 @@ async def test_what_the_command_line_leaves_to_others_has_its_job(office: Api, f
     started = run("run", "notes", *options, "--requirements", "x", "--queue", "gpu", "--priority", "3")
     later = run("run", "notes", *options, "--requirements", "x", "--at", "2099-01-01T00:00")
     run("approve", approval_id)
-    run("resume", resumed, "--detach", code=3)  # it says that an answer is missing, and leaves it to others all the same
+    run("resume", resumed, "--detach", code=3)  # an answer is missing
     forked = run("fork", answered, "first", "--detach")
 
     jobs = await read(db, "SELECT queueing_lock, queue_name, priority FROM procrastinate_jobs ORDER BY id")

@@ -10,19 +10,28 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from tests.support.progress_limit import waiting_until
 
-from holdfast import list_flows, start_flow
+from holdfast import Context, Runtime, cancel_flow, flow, list_flows, send_event, start_flow
 from holdfast.api.server.engines import Engines
 from holdfast.config import Config, load_config
 from holdfast.errors import QueueUnknown, ScheduleInvalid
 from holdfast.fleet import schedules
 from holdfast.fleet.assembly import make_worker
-from holdfast.fleet.schedules import ScheduleClock, add_schedule, get_schedule, hold_schedule, run_id_of
+from holdfast.fleet.schedules import (
+    ScheduleClock,
+    add_schedule,
+    get_schedule,
+    hold_schedule,
+    run_id_of,
+    start_scheduled,
+)
 from holdfast.fleet.worker import WorkerOptions
 from holdfast.flows.service import flow_registry
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.schedule_table import Schedule, list_schedules
+from holdfast.persistence.statements import now_text
 from holdfast.runtime.stores import open_journal
 
 PAST = "2026-01-01T00:00:00.000Z"
@@ -134,6 +143,67 @@ async def test_a_schedule_can_start_a_flow(world: Any, tmp_path: Path) -> None:
     assert (created.payload["flow"], created.payload["kwargs"]) == ("report", {"day": 1})
 
 
+async def read_flows(db: Database) -> list[Any]:
+    query = "SELECT run_id, status, wake_at, waits_for FROM flow_runs ORDER BY created_at"
+    async with db.session() as session:
+        return list(await session.execute(text(query)))
+
+
+async def test_flows_of_a_schedule_wait_for_each_other_and_say_so(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    quarterly = {"kind": "flow", "target": "report", "cron": "0 0 1 */3 *", "missed": "all", "options": {}}
+    await add_overdue(world, hourly(tmp_path, **quarterly, overlap="queue"))
+    log: list[str] = []
+
+    @flow("report")
+    async def report(ctx: Context) -> None:
+        log.append(f"{ctx.run_id} begins")
+        await ctx.step("work", asyncio.sleep, 0)
+        log.append(f"{ctx.run_id} ends")
+
+    await ScheduleClock(db, engines).fire_due()
+    first, *others = await read_flows(db)
+    run_ids = [first.run_id, *(row.run_id for row in others)]
+    assert (first.wake_at is not None, first.waits_for, len(others) > 1) == (True, None, True)
+    assert {(row.wake_at, row.waits_for) for row in others} == {(None, "earlier runs of schedule hourly")}
+
+    # What is sent to one in line, and the end of another one there, let none pass.
+    await send_event(run_ids[2], "news", store=db.store)
+    await cancel_flow(run_ids[1], store=db.store)
+    async with Runtime(db.store, flows=[report], poll_s=0.02):
+        await until_over(db, len(run_ids))
+    driven = [run_ids[0], *run_ids[2:]]
+    assert log == [f"{run_id} {word}" for run_id in driven for word in ("begins", "ends")]
+
+
+async def until_over(db: Database, count: int) -> None:
+    with waiting_until("all flows are over"):
+        while sum(row.status in ("completed", "cancelled") for row in await read_flows(db)) < count:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_time_is_skipped_while_any_flow_of_its_schedule_is_open(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    schedule = hourly(tmp_path, kind="flow", target="report", options={})
+    await add_overdue(world, schedule)
+    await start_scheduled(db, engines, schedule, "by-hand")  # which is no time's, and so not the last one
+
+    assert await ScheduleClock(db, engines).fire_due() == 0
+    assert [row.run_id for row in await read_flows(db)] == ["by-hand"]
+    await cancel_flow("by-hand", store=db.store)
+    await change(db, "UPDATE schedules SET last_at = :at, next_at = :at", at=PAST)
+    assert await ScheduleClock(db, engines).fire_due() == 1
+
+
+async def test_a_schedule_gives_its_flows_queue_and_priority(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path, kind="flow", target="report", options={"queue": "runs", "priority": 7}))
+    await ScheduleClock(db, engines).fire_due()
+
+    async with db.session() as session:
+        assert list(await session.execute(text("SELECT queue, priority FROM flow_runs"))) == [("runs", 7)]
+
+
 async def test_a_paused_schedule_fires_nothing_and_goes_on_from_now(world: Any, tmp_path: Path) -> None:
     db, _, engines = world
     await add_overdue(world, hourly(tmp_path, missed="all"))
@@ -193,3 +263,48 @@ async def test_a_worker_starts_flows_that_have_a_schedule_in_code(
 
     last = datetime.strptime(runs[0].run_id, "tick@%Y-%m-%dT%H%MZ").replace(tzinfo=UTC)
     assert last - hour in (timedelta(0), timedelta(hours=1))  # the clock may strike meanwhile
+
+
+IN_LINE = """
+from pathlib import Path
+from holdfast import Context, flow
+
+LOG = Path(__file__).with_name("log")
+
+@flow("report")
+async def report(ctx: Context) -> None:
+    for word in ("begins", "works", "ends"):
+        with LOG.open("a") as file:
+            await ctx.step(word, file.write, f"{ctx.run_id} {word}\\n")
+"""
+
+
+async def test_a_worker_drives_flows_of_a_schedule_one_after_the_other(
+    folder: Path, fleet_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_registry, "_flows", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "in_line", None)
+    monkeypatch.delitem(sys.modules, "in_line")
+    (folder / "in_line.py").write_text(IN_LINE)
+    config = load_config(data_dir=folder / "data", database_url=fleet_url, flows=[str(folder / "in_line.py")])
+    db = Database(fleet_url)
+    await db.init_schema()
+    engines = Engines(db, config)
+    quarterly = {"kind": "flow", "target": "report", "cron": "0 0 1 */3 *", "missed": "all", "options": {}}
+    await add_overdue((db, config, engines), hourly(folder, **quarterly, overlap="queue"))
+    async with open_journal(db.store) as journal:
+        worker, _ = make_worker(db, journal, config, engines, WorkerOptions(poll_s=0.05, grace_s=1.0))
+        await worker.start()
+        try:
+            with waiting_until("the schedule has fired for all times"):
+                while str((await get_schedule(db, "hourly")).next_at) <= now_text():
+                    await asyncio.sleep(0.02)
+            await until_over(db, len(await read_flows(db)))
+        finally:
+            await worker.stop()
+    run_ids = [row.run_id for row in await read_flows(db)]
+    await db.dispose()
+
+    lines = (folder / "log").read_text().splitlines()
+    assert lines == [f"{run_id} {word}" for run_id in run_ids for word in ("begins", "works", "ends")]

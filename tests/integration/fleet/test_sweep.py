@@ -107,9 +107,18 @@ async def test_a_fleet_without_a_server_fires_a_schedule_once_also_when_who_fire
     assert run_id == stored.last_run_id == run_id_of("monthly", stored.last_at)
 
 
+def add_deadline(folder: Path, deadline: str) -> None:
+    """Let people have so long to answer what a workflow of the repository asks."""
+    path = folder / "work" / "repo" / ".holdfast" / "workflows" / "asking-notes.yaml"
+    asking = path.read_text()
+    assert "risk: high" in asking
+    path.write_text(asking.replace("risk: high", f"risk: high\n    approval_deadline: {deadline}"))
+
+
 async def test_a_worker_whose_clock_is_an_hour_ahead_says_so_and_goes_by_the_databases(
-    db: Database, folder: Path, fleet_url: str
+    office: Api, db: Database, folder: Path, fleet_url: str
 ) -> None:
+    add_deadline(folder, "30m")
     (folder / "counting.py").write_text(FLOWS)
     repo = str(folder / "work" / "repo")
     await add_overdue(db, folder, name="later", repo_path=repo, options={"simulate": True})
@@ -132,9 +141,23 @@ async def test_a_worker_whose_clock_is_an_hour_ahead_says_so_and_goes_by_the_dat
             db,
             "SELECT wake_at - extract(epoch FROM clock_timestamp()), (SELECT count(*) FROM runs) FROM flow_runs",
         )
+        asking = await office.start(workflow="asking-notes")
+        await office.wait_for(asking, "paused")
+        looked = "SELECT seen_at FROM workers"
+        for _ in range(2):  # a look that had begun before may not have seen the question
+            before = await read(db, looked)
+            with waiting_until("the worker has looked for what is overdue"):
+                while await read(db, looked) == before:
+                    await asyncio.sleep(0.05)
+        ((state, to_answer_s),) = await read(
+            db,
+            "SELECT state, extract(epoch FROM deadline_at::timestamptz - clock_timestamp())::float8 FROM approvals",
+        )
     assert 3590 < early.clock_off_s < 3610
     assert f"{early.clock_off_s:.0f} s ahead of the database's" in describe_worker(early).text
     assert 0 < left_s < 3610  # not an hour more
+    assert state == "pending"
+    assert 0 < to_answer_s <= 1800
     assert (count, (await get_schedule(db, "later")).next_at) == (0, in_an_hour)
 
 

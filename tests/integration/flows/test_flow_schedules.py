@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.flow_stores import FlowStore
+from tests.support.progress_limit import until, waiting_until
 
 from holdfast import Context, Runtime, flow, get_flow, list_flows, start_flow
 from holdfast.errors import ConfigInvalid, ScheduleInvalid
 from holdfast.flows.service.flow_registry import list_definitions
-from holdfast.flows.service.flow_schedule import Missed, ScheduledFlows
+from holdfast.flows.service.flow_schedule import Missed, Overlap, ScheduledFlows
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 from holdfast.testing import memory_store, skip_time
 
@@ -81,6 +82,43 @@ async def test_a_restart_over_a_time_loses_nothing() -> None:
     assert await list_ids(store) == ["hourly@2026-01-05T1300Z", "hourly@2026-01-05T1400Z"]
 
 
+async def until_completed(flows: FlowStore, count: int) -> None:
+    with waiting_until(f"{count} flows are completed"):
+        while len(await list_flows(store=flows.target, status="completed")) < count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("overlap", "hours"), [("skip", [13, 16]), ("queue", [13, 14, 15, 16])])
+async def test_overlaps_are_skipped_or_stand_in_line(flows: FlowStore, overlap: Overlap, hours: list[int]) -> None:
+    log, gate = list[str](), asyncio.Event()
+
+    @flow("hourly", cron="0 * * * *", overlap=overlap, missed="all")
+    async def hourly(ctx: Context, at: datetime) -> None:
+        log.append(f"{at.hour} begins")
+        await ctx.step("work", gate.wait)
+        log.append(f"{at.hour} ends")
+
+    with skip_time(start=HALF_PAST_S) as clock:
+        starts = ScheduledFlows(flows.target, list_definitions(), poll_s=1.0)
+        await starts.fire_due()
+        async with Runtime(flows.target, flows=[], poll_s=0.02):  # the store stays open
+            for _ in range(3):
+                clock.advance(HOUR_S)
+                await starts.fire_due()
+        async with Runtime(flows.target, flows=[hourly], poll_s=0.02):
+            await until(lambda: log, "the first one has begun")
+            gate.set()
+            await until_completed(flows, len(hours) - 1)
+            clock.advance(HOUR_S / 4)
+            again = ScheduledFlows(flows.target, list_definitions(), poll_s=1.0)
+            await again.fire_due()  # in a new process: what was skipped is not missed
+            clock.advance(HOUR_S / 4)
+            await again.fire_due()
+            await until_completed(flows, len(hours))
+
+    assert log == [f"{hour} {word}" for hour in hours for word in ("begins", "ends")]
+
+
 async def test_a_runtime_starts_and_drives_them_with_the_time_by_the_clock_of_the_zone(flows: FlowStore) -> None:
     @flow("morning", cron="0 9 * * *", zone="Europe/Berlin", missed="once")
     async def morning(ctx: Context, at: datetime) -> str:
@@ -136,6 +174,11 @@ def test_mistakes_are_refused_where_they_stand() -> None:
         async def c(ctx: Context, at: datetime, region: str) -> None: ...
 
     assert "def c(ctx: Context, at: datetime)" in refused.value.hint
+    with pytest.raises(ConfigInvalid, match="overlap of flow 'e' is one of skip, queue"):
+
+        @flow("e", cron="0 * * * *", overlap="never")  # type: ignore[call-overload]  # as it is written by mistake
+        async def e(ctx: Context) -> None: ...
+
     with pytest.raises(ConfigInvalid, match="skip, once, all"):
 
         @flow("d", cron="0 * * * *", missed="never")  # type: ignore[call-overload]  # as it is written by mistake

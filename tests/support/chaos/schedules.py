@@ -1,7 +1,8 @@
-"""Schedules that fire while everything goes wrong: each of their times exactly once."""
+"""Schedules that fire while everything goes wrong: each of their times exactly once, one run after the other."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import text
@@ -15,6 +16,13 @@ from holdfast.persistence.statements import to_time_text
 
 NAMES = ("tick-one", "tick-two")
 _OF_FLOW = "SELECT run_id, status FROM flow_runs WHERE flow = 'tick'"
+# Those that stood in line: a worker of an earlier version starts its own at once.
+_TURNS = """
+SELECT f.schedule, f.run_id, (b.body::json ->> 'ts')::float8, (e.body::json ->> 'ts')::float8 FROM flow_runs AS f
+JOIN events AS b ON b.run_id = f.run_id AND b.type = 'run.started'
+JOIN events AS e ON e.run_id = f.run_id AND e.type = 'run.completed'
+WHERE f.flow = 'tick' AND f.schedule IS NOT NULL ORDER BY f.schedule, f.created_at
+"""
 
 
 class Ticks:
@@ -46,9 +54,15 @@ class Ticks:
         async with self._db.session() as session:
             rows: Any = await session.execute(text(_OF_FLOW))
             states = {str(run_id): str(status) for run_id, status in rows}
+            turns: Any = list(await session.execute(text(_TURNS)))
         found = [f"tick {run_id} is {state}" for run_id, state in states.items() if state != "completed"]
         expected = {run_id_of(name, at): (name, at) for name in NAMES for at in self._list_times(name)}
         found += [f"{name} has not fired for {at}" for run_id, (name, at) in expected.items() if run_id not in states]
+        found += [
+            f"tick {later[1]} has begun before {earlier[1]} of {later[0]} was over"
+            for earlier, later in pairwise(turns)
+            if earlier[0] == later[0] and later[2] < earlier[3]
+        ]
         # One may have fired in the moment in which it was told to stop.
         late = {run_id_of(name, _next(self._until[name])) for name in NAMES}
         found += [f"run {run_id} is of no time of a schedule" for run_id in states.keys() - expected.keys() - late]

@@ -87,7 +87,7 @@ async def parent(ctx: Context, version: str) -> bool:
     return await send(ctx, version, copies=2)
 
 
-@flow("nightly", cron="30 2 * * *", zone="Europe/Berlin", missed="once", max_parallel=1)
+@flow("nightly", cron="30 2 * * *", zone="Europe/Berlin", missed="once", overlap="queue")
 async def nightly(ctx: Context, at: datetime) -> str:
     return await ctx.step("day", at.isoformat)
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.fleet.limits import check_limit
+from holdfast.config import load_config
+from holdfast.fleet.limits import Limit, check_limit, find_differences
 
 
 @pytest.mark.parametrize(
@@ -16,3 +17,43 @@ def test_a_repository_that_is_named_by_a_url_keeps_its_name(url: str) -> None:
 
 def test_a_repository_that_is_a_folder_is_named_by_its_whole_path() -> None:
     assert check_limit("repository", ".", 2) == ("repository", str(Path.cwd().resolve()))
+
+
+ANTHROPIC, OPENAI, SERVER = "anthropic", "openai", "openai_compatible@h:1"
+
+
+@pytest.mark.parametrize(
+    ("setting", "limits", "names"),
+    [
+        ({ANTHROPIC: 2}, [ANTHROPIC], ["max_parallel_model_calls is 2 here; 8 calls at a time to anthropic"]),
+        ({ANTHROPIC: 8}, [ANTHROPIC], []),
+        ({"*": 2}, [ANTHROPIC], ["max_parallel_model_calls is 2 here; 8 calls at a time to anthropic"]),
+        ({"*": 2, ANTHROPIC: 8}, [ANTHROPIC], []),
+        ({OPENAI: 2}, [ANTHROPIC], []),
+        (
+            {"openai_compatible": 2},
+            [SERVER],
+            [f"max_parallel_model_calls of openai_compatible is 2 here; 8 calls at a time to {SERVER}"],
+        ),
+        (
+            {SERVER: 2, "openai_compatible": 8},
+            ["openai_compatible"],
+            [f"max_parallel_model_calls of {SERVER} is 2 here; 8 calls at a time to openai_compatible"],
+        ),
+        ({SERVER: 8, "openai_compatible": 8}, ["openai_compatible", SERVER], []),
+        (16, [ANTHROPIC], []),
+    ],
+)
+def test_a_setting_that_a_limit_for_all_takes_the_place_of_is_named(
+    setting: object, limits: list[str], names: list[str]
+) -> None:
+    config = load_config(max_parallel_model_calls=setting)
+    found = find_differences(config, [Limit("provider", name, 8) for name in limits])
+    assert found == [f"{name} was set for all processes, and counts." for name in names]
+
+
+def test_a_days_limit_is_compared_with_ones_own() -> None:
+    limit = Limit("day", "", 25.0)
+    assert find_differences(load_config(), [limit]) == []
+    assert find_differences(load_config(day_budget_usd=25), [limit]) == []
+    assert len(find_differences(load_config(day_budget_usd=5), [limit])) == 1

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
+_TOO_MANY = "rate_limited"
+_HOLDS = (_TOO_MANY, "overloaded")  # what a provider says to everybody
+
+
 class Attempts:
     """Goes through the models of one call; a later process goes on where the recorded failure says.
 
@@ -50,6 +54,7 @@ class Attempts:
         self._number = number if isinstance(number, int) and 0 <= number < len(models) else 0
         tries = recorded.get("tries")
         self._tries = tries if isinstance(tries, int) else 0
+        self._spread = _draw_spread()
 
     @property
     def model(self) -> "BaseChatModel":
@@ -70,6 +75,22 @@ class Attempts:
         if self._number < number < len(self._models):
             self._number, self._tries = number, 0
 
+    def find_hold(self, error: Exception) -> float:
+        """Return how long nobody should call the provider after this failure of the attempt that is being made.
+
+        As long as it asks for, up to the longest wait; where it only says "too many", as long as this call waits.
+        """
+        problem = classify_error(error, now_s=self._clock())
+        retry_after_s, most_s = problem.retry_after_s, self._rules.max_wait_s
+        if problem.code not in _HOLDS or (retry_after_s is None and problem.code != _TOO_MANY):
+            return 0.0
+        if retry_after_s is not None and retry_after_s <= most_s:
+            return retry_after_s
+        is_last = retry_after_s is not None or self._tries + 1 >= self._rules.tries
+        if problem.code != _TOO_MANY or (is_last and self._number + 1 < len(self._models)):
+            return 0.0  # another of its models is asked at once
+        return most_s if retry_after_s is not None else self._backoff_s(self._tries + 1)
+
     def judge(self, error: Exception) -> Failure:
         """Return what is recorded of a failed attempt; from now on `model` is the one to ask next."""
         SECRETS.scrub_error(error)
@@ -80,6 +101,7 @@ class Attempts:
         self._tries += 1
         model, tries = self.model, self._tries
         delay_s = self._wait(problem)
+        self._spread = _draw_spread()
         if delay_s is not None:
             return Failure({**facts, "model_no": self._number, "tries": self._tries}, delay_s)
         facts |= {"words": problem.words, "place": _describe(model), "asked": tries}
@@ -96,7 +118,7 @@ class Attempts:
 
     def _wait(self, problem: ProviderError) -> float | None:
         if problem.can_retry and self._tries < self._rules.tries:
-            delay_s = self._backoff_s() if problem.retry_after_s is None else problem.retry_after_s
+            delay_s = self._backoff_s(self._tries) if problem.retry_after_s is None else problem.retry_after_s
             if delay_s <= self._rules.max_wait_s:
                 return delay_s
         if problem.can_use_fallback and self._number + 1 < len(self._models):
@@ -104,9 +126,12 @@ class Attempts:
             return 0.0
         return None
 
-    def _backoff_s(self) -> float:
-        longest = self._rules.backoff_s * 2.0 ** (self._tries - 1)
-        return min(longest * random.uniform(0.8, 1.2), self._rules.max_wait_s)  # noqa: S311 - spreads load
+    def _backoff_s(self, tries: int) -> float:
+        return min(self._rules.backoff_s * 2.0 ** (tries - 1) * self._spread, self._rules.max_wait_s)
+
+
+def _draw_spread() -> float:
+    return random.uniform(0.8, 1.2)  # noqa: S311 - spreads load
 
 
 def _describe(model: "BaseChatModel") -> str:

@@ -27,7 +27,7 @@ from holdfast.agents.calls.gate import ModelCall
 from holdfast.agents.calls.in_flight import InFlight
 from holdfast.agents.calls.lane_keys import LaneKeys
 from holdfast.agents.calls.live_text import LiveText
-from holdfast.agents.calls.provider_errors import classify_error, to_failure
+from holdfast.agents.calls.provider_errors import to_failure
 from holdfast.agents.calls.services import TurnServices
 from holdfast.agents.calls.stall_detector import NUDGE, Advice, StallDetector, Stalled, describe_stall
 from holdfast.agents.image_blocks import list_references, with_bytes
@@ -284,13 +284,10 @@ class ModelCallAttempt:
             await self._log.append(*freed.events, rows=freed.rows)
 
     def _hold_off_others(self, error: Exception) -> None:
-        """Let every run wait for a provider that says when it wants to be called again."""
-        problem, slot = classify_error(error, now_s=time.time()), self._services.provider_slot
-        if slot is None or problem.code not in ("rate_limited", "overloaded") or not problem.retry_after_s:
-            return
-        # After a longer one the run pauses, and a person who resumes it wants the call to be made.
-        if problem.retry_after_s <= self._services.retries.max_wait_s:
-            slot.hold_off(problem.retry_after_s)
+        """Let every run wait for a provider that has had too many calls."""
+        slot, hold_s = self._services.provider_slot, self._attempts.find_hold(error)
+        if slot is not None and hold_s:
+            slot.hold_off(hold_s)
 
     async def _report_wait(self, reason: str) -> None:
         await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, self._call.lane_id, waiting_for=reason))

@@ -12,7 +12,7 @@ import time
 import uuid
 import weakref
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -70,6 +70,8 @@ class _Provider:
             return "The limits for all cannot be read now; it is tried again."
         if self._is_full():
             if self._share() is not None:
+                if not self.under_way:
+                    return f"Other processes have all calls to {self.name} that the limit for all allows."
                 return (
                     f"{self.under_way} calls to {self.name} are under way, this process's share of the limit for all."
                 )
@@ -144,7 +146,7 @@ class SharedLimits:
                 return 0.0
             running = under_way()
             if terms.share is not None:
-                terms.share = running  # none begins until it is known how many may
+                terms.share = min(terms.share, running)  # none begins until it is known how many may
             try:
                 found = await take_share(self.db, provider, self._holder, under_way=running)
             except Exception:
@@ -273,11 +275,14 @@ class RateLimits:
         return self._providers[name]
 
 
-def _limit_of(limits: dict[str, int], name: str) -> int | None:
-    for key in (name, name.partition("@")[0], "*"):
-        if key in limits:
-            return limits[key]
-    return None
+def find_key(limits: Mapping[str, int], name: str) -> str | None:
+    """Find what a provider is limited by: its own name, its backend's, or `*` for all others."""
+    return next((key for key in (name, name.partition("@")[0], "*") if key in limits), None)
+
+
+def _limit_of(limits: Mapping[str, int], name: str) -> int | None:
+    key = find_key(limits, name)
+    return None if key is None else limits[key]
 
 
 @dataclass(frozen=True)

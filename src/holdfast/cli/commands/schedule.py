@@ -16,6 +16,7 @@ from holdfast.cli.terminal.requirements import (
     REQUIREMENTS_FILE,
     read_overrides,
     read_requirements,
+    refuse_missing,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def add(
         created_by=get_user(),
     )
     stored = with_database(lambda db, config: _add(db, config, schedule))
-    _show(stored, is_json=as_json, text=f"Schedule {name} comes next at {stored.next_at}.")
+    _show(stored, is_json=as_json, text=f"Schedule {name} comes next at {_next_time(stored)}.")
 
 
 async def _add(db: "Database", config: "Config", schedule: "Schedule") -> "Schedule":
@@ -96,7 +97,9 @@ async def _add(db: "Database", config: "Config", schedule: "Schedule") -> "Sched
 
     check_schedule(config, schedule)
     if schedule.kind == "workflow":
-        await check_runs(config, Engines(db, config), schedule)
+        template = await check_runs(config, Engines(db, config), schedule)
+        if template is not None and template.requires_text and not schedule.options.get("requirements_md", "").strip():
+            raise refuse_missing()
     return await add_schedule(db, config, schedule)
 
 
@@ -138,7 +141,18 @@ def list_schedules(as_json: JSON = False) -> None:
 
 
 def _next(schedule: "Schedule") -> str:
-    return "paused" if schedule.is_paused else schedule.problem or schedule.next_at or ""
+    return schedule.problem if schedule.problem and not schedule.is_paused else _next_time(schedule)
+
+
+def _next_time(schedule: "Schedule") -> str:
+    """Say when it comes next by the clock of its zone, in which its line is written."""
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    if schedule.is_paused or schedule.next_at is None:
+        return "paused"
+    at = datetime.fromisoformat(schedule.next_at).astimezone(ZoneInfo(schedule.zone))
+    return f"{at:%Y-%m-%d %H:%M} {schedule.zone}"
 
 
 def show(name: NAME, as_json: JSON = False) -> None:
@@ -153,7 +167,7 @@ def show(name: NAME, as_json: JSON = False) -> None:
         f"{found.name}: {found.kind} {found.target}, {found.cron} ({found.zone})",
         f"  missed: {found.missed} · overlap: {found.overlap} · by {found.created_by}",
         *([f"  on {found.repo_path}"] if found.repo_path else []),
-        f"  next: {'paused' if found.is_paused else found.next_at}",
+        f"  next: {_next_time(found)}",
         *([f"  last run: {found.last_run_id}"] if found.last_run_id else []),
         *([f"  problem: {found.problem}"] if found.problem else []),
     ]
@@ -173,7 +187,7 @@ def pause(
 
     refuse_inside_agent_command("holdfast schedule pause")
     found = with_database(lambda db, _config: hold_schedule(db, name, is_paused=not off))
-    text = f"Schedule {name} comes next at {found.next_at}." if off else f"Schedule {name} is paused."
+    text = f"Schedule {name} comes next at {_next_time(found)}." if off else f"Schedule {name} is paused."
     _show(found, is_json=as_json, text=text)
 
 

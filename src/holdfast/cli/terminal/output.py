@@ -149,8 +149,10 @@ def show_detached(run_id: str, state: str, *, is_shared: bool, is_json: bool, du
     """Say who takes a run that is not driven here, and how to watch it."""
     if is_json:
         print_json({"run_id": run_id, "state": state})
+    from holdfast.presentation.format import moment
+
     who = "a worker" if is_shared else "holdfast serve"
-    say(f"Run {run_id} waits for {who}{f', which starts it at {due_at}' if due_at else ''}.")
+    say(f"Run {run_id} waits for {who}{f', which starts it at {moment(due_at)}' if due_at else ''}.")
     say(f"Watch it: holdfast runs watch {run_id[:8]}   Drive it here: holdfast resume {run_id[:8]}")
 
 

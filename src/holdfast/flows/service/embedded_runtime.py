@@ -18,7 +18,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid, HoldfastError, LeaseLost, RunBusy, StoreUnsupported
 from holdfast.flows.context import Context
 from holdfast.flows.service.flow_drive import FlowDrive
-from holdfast.flows.service.flow_look import BegunFlow, FlowLooks
+from holdfast.flows.service.flow_look import BegunFlow, FlowLooks, call_up
 from holdfast.flows.service.flow_registry import FlowDefinition, FlowFunction, to_definitions
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.flows.service.start import start_flow
@@ -237,6 +237,7 @@ class Runtime:
             self._take(
                 await self._journal.query(lambda store: flow_rows.read_interrupted(store, names, but=passed_over))
             )
+        await call_up(self._journal)
         limit = free + len(passed_over)
         self._take(await self._journal.query(lambda store: flow_rows.read_due(store, names, limit=limit)))
         return await self._journal.query(lambda store: flow_rows.read_next_wake(store, names))

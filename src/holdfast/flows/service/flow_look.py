@@ -79,3 +79,10 @@ class FlowLooks:
             pass  # it is found as interrupted then
         finally:
             await self._journal.release(begun.claim)
+
+
+async def call_up(journal: Journal) -> None:
+    """Make those runs due that stood in line behind earlier ones of their schedule, and whose turn has come."""
+    for run_id in await journal.query(flow_rows.read_first_in_line):
+        # crash: the run still stands in line, and the next look finds it.
+        await journal.append(run_id, [], rows=[flow_rows.called_up(run_id)])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from holdfast.errors import ConfigInvalid
 
 if TYPE_CHECKING:
-    from holdfast.flows.service.flow_schedule import FlowSchedule, Missed
+    from holdfast.flows.service.flow_schedule import FlowSchedule, Missed, Overlap
 
 FlowFunction = Callable[..., Any]  # asynchronous, or plain: `def flow(ctx: SyncContext, …)`
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -53,6 +53,7 @@ def flow(
     cron: str | None = None,
     zone: str = "UTC",
     missed: "Missed" = "skip",
+    overlap: "Overlap | None" = None,
     timeout: float | timedelta | None = None,
 ) -> Callable[[_F], _F]: ...
 def flow(
@@ -63,14 +64,16 @@ def flow(
     cron: str | None = None,
     zone: str = "UTC",
     missed: "Missed" = "skip",
+    overlap: "Overlap | None" = None,
     timeout: float | timedelta | None = None,
 ) -> Any:
     """Register a flow under a name, so that it is started and recovered by it: `@flow("name")`, or bare `@flow`.
 
     The function stays what it is: `run_flow` takes it as before. Without a name it is the function's own. With `cron`,
     a line of five fields by the clock of `zone`, whoever drives the flow starts it at these times; `missed` says what
-    becomes of those at which nobody did. A run that is not over `timeout` after its start, seconds or a `timedelta`, is
-    cancelled by whoever runs it. Raises `ConfigInvalid` if another function has the name.
+    becomes of those at which nobody did, `overlap` of those at which an earlier run is not over: `"skip"` them, or
+    `"queue"` the run until it is; without it both run. A run that is not over `timeout` after its start, seconds or a
+    `timedelta`, is cancelled by whoever runs it. Raises `ConfigInvalid` if another function has the name.
     """
     timeout_s = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if timeout_s is not None and (not isinstance(timeout_s, int | float) or not timeout_s > 0):
@@ -91,7 +94,7 @@ def flow(
         if cron is not None:
             from holdfast.flows.service.flow_schedule import to_schedule
 
-            schedule = to_schedule(function, name, cron, zone, missed)
+            schedule = to_schedule(function, name, cron, zone=zone, missed=missed, overlap=overlap)
         _register(FlowDefinition(name, function, max_parallel, schedule, timeout_s))
         return function
 

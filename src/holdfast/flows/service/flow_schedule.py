@@ -12,16 +12,19 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid
 from holdfast.flows.service.cron import CronLine
 from holdfast.runtime import flow_rows
 from holdfast.runtime.clock import now
+from holdfast.runtime.flow_rows import FlowOptions, find_open
 from holdfast.runtime.stores import StoreLike, open_journal
 
 if TYPE_CHECKING:
     from holdfast.flows.service.flow_registry import FlowDefinition
 
 Missed = Literal["skip", "once", "all"]
+Overlap = Literal["skip", "queue"]
 GRACE = timedelta(seconds=60)  # a time that is this late was missed
 _MOST_AT_ONCE = 100  # of the missed times of one schedule, at a look
 _AT = "%Y-%m-%dT%H%MZ"  # without a colon, which parts a run from a key where people name both
@@ -48,19 +51,30 @@ class FlowSchedule:
     missed: Missed
     takes_time: bool
     """The flow is called with the time; otherwise with nothing but its context."""
+    overlap: Overlap | None = None
+    """What becomes of a time at which an earlier run is not over; `None`: both run."""
 
 
-def to_schedule(function: Callable[..., Any], name: str, cron: str, zone: str, missed: Missed) -> FlowSchedule:
+def to_schedule(
+    function: Callable[..., Any],
+    name: str,
+    cron: str,
+    *,
+    zone: str = "UTC",
+    missed: Missed = "skip",
+    overlap: Overlap | None = None,
+) -> FlowSchedule:
     """Check what is written at a flow. Raises `ScheduleInvalid`, and `ConfigInvalid` for a flow that wants more."""
-    if missed not in get_args(Missed):
-        raise ConfigInvalid(f"missed of flow {name!r} is one of {', '.join(get_args(Missed))}, not {missed!r}.")
+    for word, value, known in (("missed", missed, get_args(Missed)), ("overlap", overlap, (None, *get_args(Overlap)))):
+        if value not in known:
+            raise ConfigInvalid(f"{word} of flow {name!r} is one of {', '.join(filter(None, known))}, not {value!r}.")
     signature = inspect.signature(function)
     for moments in ([datetime.now(UTC)], []):
         try:
             signature.bind(None, *moments)
         except TypeError:
             continue
-        return FlowSchedule(CronLine(cron, zone), missed, takes_time=bool(moments))
+        return FlowSchedule(CronLine(cron, zone), missed, takes_time=bool(moments), overlap=overlap)
     raise ConfigInvalid(
         f"Flow {name!r} is started by a schedule, so it can take its context and the time, and no more.",
         hint=f"Write def {name}(ctx: Context, at: datetime), or start it from your code.",
@@ -98,24 +112,36 @@ class ScheduledFlows:
         return left_s
 
     async def _fire(self, definition: "FlowDefinition", schedule: FlowSchedule) -> None:
-        from holdfast.flows.service.start import start_flow
+        from holdfast.flows.service.start import start_scheduled_flow
 
         name, moment = definition.name, datetime.fromtimestamp(now(), UTC)
         # Before its first run nothing was missed, but for the time at which this process was just being started.
-        after = self._done_until.get(name) or await self._find_last(name) or moment - GRACE
+        after = self._done_until.get(name) or await self._find_last(name, schedule) or moment - GRACE
+        # No name that people give a schedule begins so: theirs and this one do not wait for each other.
+        options = FlowOptions(schedule=f"@{name}", is_in_line=schedule.overlap is not None)
         for at in choose_times(schedule.cron, after=after, now=moment, missed=schedule.missed):
-            args = [at] if schedule.takes_time else []
-            await start_flow(name, *args, run_id=run_id_of(name, at), store=self._store)
+            args, run_id = [at] if schedule.takes_time else [], run_id_of(name, at)
+            if schedule.overlap != "skip" or not await self._is_any_open(f"@{name}", but=run_id):
+                await start_scheduled_flow(name, args, {}, run_id=run_id, store=self._store, options=options)
             # crash: the run is there; the next process finds it as the last one.
             self._done_until[name] = at
         self._done_until[name] = moment
 
-    async def _find_last(self, name: str) -> datetime | None:
-        """Find the time of the last run that this flow's schedule has started in this store."""
+    async def _is_any_open(self, schedule: str, *, but: str) -> bool:
+        async with open_journal(self._store) as journal:
+            return await journal.query(lambda store: find_open(store, schedule, but=but)) is not None
+
+    async def _find_last(self, name: str, schedule: FlowSchedule) -> datetime | None:
+        """Find up to which time this flow's schedule is done: that of its last run in this store, and where times are
+        skipped while a run is not over, that run's end."""
         async with open_journal(self._store) as journal:
             run_ids = await journal.query(lambda store: flow_rows.read_last_ids(store, name, prefix=f"{name}@"))
-        times = [at for run_id in run_ids if (at := _to_time(run_id.removeprefix(f"{name}@")))]
-        return max(times, default=None)
+            last = max((at for run_id in run_ids if (at := _to_time(run_id.removeprefix(f"{name}@")))), default=None)
+            if last is None or schedule.overlap != "skip":
+                return last
+            row = await journal.query(lambda store: flow_rows.read_row(store, run_id_of(name, last)))
+        is_over = row is not None and RunStatus(row.status).is_terminal
+        return max(last, datetime.fromtimestamp(row.updated_at, UTC)) if row is not None and is_over else last
 
 
 def _to_time(text: str) -> datetime | None:

@@ -1,7 +1,7 @@
 """Starting a flow without driving it: a run that whoever knows the flow finds and runs."""
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from holdfast.errors import ConfigInvalid, SequenceConflict
@@ -9,6 +9,7 @@ from holdfast.flows.context import Context
 from holdfast.flows.execution import to_created
 from holdfast.flows.lane import refuse_in_flow
 from holdfast.flows.run import check_tags
+from holdfast.flows.service.flow_look import call_up
 from holdfast.flows.service.flow_registry import find_flow, name_of
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.flows.sync_context import SyncContext
@@ -77,20 +78,42 @@ async def start_flow(  # type: ignore[misc]  # it takes what either signature al
     known run id changes nothing and returns its handle. Raises `PayloadInvalid` for arguments that cannot be recorded,
     `Nondeterminism` if the run was started with others.
     """
-    name = flow if isinstance(flow, str) else name_of(flow)
-    _check_signature(flow, name, args, kwargs)
     if run_id is None:
         refuse_in_flow(
             "start_flow",
             "Give it a run_id, or call it in the function of a step and return the id; or use ctx.run_flow.",
         )
     run_id = new_run_id() if run_id is None else check_run_id(run_id)
+    options = FlowOptions(tags=None if tags is None else check_tags(tags))
+    await _start(flow, args, kwargs, run_id=run_id, store=store, options=options)
+    return FlowHandle(run_id, store, None if isinstance(flow, str) else flow)
+
+
+async def start_scheduled_flow(
+    flow: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, run_id: str, store: StoreLike, options: FlowOptions
+) -> None:
+    """Do what `start_flow` does for a schedule, by whose options the run may have to wait for earlier ones."""
+    await _start(flow, tuple(args), kwargs, run_id=check_run_id(run_id), store=store, options=options)
+
+
+async def _start(
+    flow: str | Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    run_id: str,
+    store: StoreLike,
+    options: FlowOptions,
+) -> None:
+    name = flow if isinstance(flow, str) else name_of(flow)
+    _check_signature(flow, name, args, kwargs)
     call = record_call(args, kwargs)
     check_recorded(call, name)
-    options = FlowOptions(tags=None if tags is None else check_tags(tags))
     async with open_journal(store) as journal:
         await _create(journal, run_id, name, call, options)
-    return FlowHandle(run_id, store, None if isinstance(flow, str) else flow)
+        if options.is_in_line:
+            # crash: whoever looks for what is due does it.
+            await call_up(journal)
 
 
 async def _create(journal: Journal, run_id: str, name: str, call: Mapping[str, Any], options: FlowOptions) -> None:

@@ -19,6 +19,7 @@ from holdfast.persistence.listings import read_unowned, select_due_times
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.queue_tables import CLEAR, HAS_PARTS, RING, SILENT_S
 from holdfast.runtime.checkpoint import process_owner
+from holdfast.runtime.flow_rows import FIRST_IN_LINE
 
 _MOST_DUE = 500
 
@@ -48,6 +49,8 @@ class Beat:
     """The time, as rows hold it, if an approval's deadline has passed by then."""
     has_schedule: bool = False
     """The time of a schedule has come."""
+    has_flow_in_line: bool = False
+    """A flow waited for earlier runs of its schedule, and they are over."""
     due: Sequence[DueJob] = ()
     """What nobody has in hand; for the one that looks for all, or for itself where the queue is its own."""
 
@@ -60,7 +63,8 @@ NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps
 _BEAT = f"""
 UPDATE workers SET seen_at = {NOW}, driven = :driven, clock_off_s = :clock_off_s,
 sweeps_until = CASE WHEN is_draining = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive ELSE 0 END
-WHERE name = :name AND process = :process RETURNING is_draining, sweeps_until > {NOW}, {NOW}
+WHERE name = :name AND process = :process
+RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE})
 """  # noqa: S608 - ours
 _FOR_ALL = f"""
 SELECT ({HAS_PARTS}) AS has_queue, moment.now AS now,
@@ -88,7 +92,7 @@ async def beat(
         if row is None:
             return Beat(is_known=False)
         is_draining, is_sweeper = bool(row[0]), bool(row[1])
-        found = Beat(True, float(row[2]), is_draining, is_sweeper)
+        found = Beat(True, float(row[2]), is_draining, is_sweeper, has_flow_in_line=bool(row[3]))
         if is_sweeper:
             for_all = (await session.execute(text(_FOR_ALL), {"parts": list(queue_parts)})).one()
             due = await _sweep(db, session, has_queue=for_all.has_queue, queues=json.loads(for_all.queues))

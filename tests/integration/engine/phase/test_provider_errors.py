@@ -108,7 +108,8 @@ def facts_of(result: RunResult) -> dict[str, Any]:
 async def test_the_run_waits_and_a_resume_goes_on(world: World, stack: ExitStack, case: str) -> None:
     reply, code, words = WAITS[case]
     server = stack.enter_context(ModelServer({"": [[reply, WRITES], Says("Done.")]}))
-    served = ServedEngine(world, server)
+    # So long everybody leaves alone a provider that asks for more, whoever resumes too.
+    served = ServedEngine(world, server, max_wait_s=0.3)
 
     paused = await served.start(phase("spec"))
 

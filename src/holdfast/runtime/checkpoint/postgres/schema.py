@@ -52,6 +52,12 @@ UPGRADES: tuple[tuple[LiteralString, ...], ...] = (
             FROM journal_runs AS r JOIN events AS e ON e.run_id = r.run_id AND e.seq = 1 AND e.type = 'run.created')
             AS created WHERE body->'payload'->>'flow' IS NOT NULL""",
     ),
+    (
+        # Which schedule has started a flow (`runtime/flow_rows.py`).
+        'ALTER TABLE flow_runs ADD COLUMN schedule text COLLATE "C"',
+        """CREATE INDEX flow_runs_scheduled ON flow_runs (schedule, created_at)
+            WHERE schedule IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
+    ),
 )
 VERSION = len(UPGRADES)
 OLDEST = 2  # whose processes go on beside this one; an upgrade that does more than add raises it to its own

@@ -58,6 +58,12 @@ UPGRADES: tuple[tuple[str, ...], ...] = (
             FROM journal_runs AS r JOIN events AS e ON e.run_id = r.run_id AND e.seq = 1 AND e.type = 'run.created')
             WHERE typeof(flow) = 'text'""",
     ),
+    (
+        # Which schedule has started a flow (`runtime/flow_rows.py`).
+        "ALTER TABLE flow_runs ADD COLUMN schedule TEXT",
+        """CREATE INDEX flow_runs_scheduled ON flow_runs (schedule, created_at)
+            WHERE schedule IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
+    ),
 )
 VERSION = len(UPGRADES)
 
