@@ -18,7 +18,7 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.schedule_table import Schedule
 from holdfast.runtime.journal import Journal
 
-ANSWER = "human.approval.received"
+ANSWER_KIND = "human.approval.received"
 
 
 class DiesHere(Exception):
@@ -67,7 +67,7 @@ async def test_an_answer_is_never_without_the_job_of_its_run(
     db = (await office.app.state.holder.get()).db
     ((run_id, approval_id),) = await start_asking(office, folder, fleet_url)
 
-    die_after(ANSWER, monkeypatch)
+    die_after(ANSWER_KIND, monkeypatch)
     answer = await office.approver.post(f"/api/approvals/{approval_id}", json={"action": "approve"})
     assert answer.status_code == 500
 
