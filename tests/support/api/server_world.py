@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,11 +72,11 @@ class NoteAgent:
     Before the note it makes a big file with a tool, if a file tells how many bytes it is to have.
     """
 
-    def __init__(self, root: Path, gates: Path, note: str, middleware: list[Any]) -> None:
+    def __init__(self, root: Path, gates: Path, note: str, middleware: Sequence[Any] = ()) -> None:
         self._root = root
         self._gates = gates
         self._note = note
-        self._middleware = middleware
+        self._middleware = list(middleware)
 
     async def ainvoke(self, state: dict[str, Any], **_kw: Any) -> dict[str, Any]:
         content = state["messages"][0]["content"]
