@@ -12,7 +12,7 @@ from sqlalchemy.sql import CompoundSelect, Select
 from holdfast.enums import RunStatus
 from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
 from holdfast.persistence.db import Database
-from holdfast.persistence.due.indexes import DUE_INDEXES
+from holdfast.persistence.due.indexes import DUE_INDEXES, due_condition
 from holdfast.persistence.models import (
     RUN_FORMAT,
     LedgerRow,
@@ -171,16 +171,18 @@ def _select_due_here(now: str, *, is_of: bool, is_in_queues: bool) -> CompoundSe
         conditions.append(RunRow.id.in_(bindparam("of", expanding=True)))
     if is_in_queues:
         conditions.append(RunRow.queue.in_(bindparam("queues", expanding=True)))
-    return union_all(*_select_due(text(now), *conditions))
+    return union_all(*_select_due(text(now), *conditions, is_sqlite=True))
 
 
-def _select_due(now: Any, *more: Any) -> list[Any]:
-    # Five parts, each with an index of its own: what waits or is over is not looked at.
+def _select_due(now: Any, *more: Any, is_sqlite: bool = False) -> list[Any]:
+    # Each part has an index of its own, so that what waits or is over is not looked at; the first has two.
+    named = {name: text(f"({due_condition(name, is_sqlite=is_sqlite)})") for name in DUE_INDEXES}
+    is_begun, is_later = named["runs_open"], and_(named["runs_later"], RunRow.due_at <= now)
     conditions = (
-        or_(text(f"({DUE_INDEXES['runs_open']})"), and_(text(DUE_INDEXES["runs_later"]), RunRow.due_at <= now)),
-        text(DUE_INDEXES["runs_requested"]),
-        and_(text(DUE_INDEXES["runs_answered"]), RunRow.wake.is_(None)),
-        and_(text(DUE_INDEXES["runs_timed"]), RunRow.due_at <= now, RunRow.wake.is_(None)),
+        *((is_begun, is_later) if is_sqlite else (or_(is_begun, is_later),)),
+        named["runs_requested"],
+        and_(named["runs_answered"], RunRow.wake.is_(None)),
+        and_(named["runs_timed"], RunRow.due_at <= now, RunRow.wake.is_(None)),
     )
     known = RunRow.format <= RUN_FORMAT
     return [select(*_DUE_COLUMNS).where(condition, known, *more) for condition in conditions]
@@ -266,7 +268,8 @@ async def _find_overlaps(session: AsyncSession, rows: Sequence[Any]) -> dict[str
     waiting = [row for row in rows if row.schedule is not None and row.state == RunStatus.PENDING]
     if not waiting:
         return {}
-    query = select(RunRow.id, RunRow.schedule, RunRow.created_at).where(text(DUE_INDEXES["runs_scheduled"]))
+    is_open = text(due_condition("runs_scheduled", is_sqlite=session.get_bind().dialect.name == "sqlite"))
+    query = select(RunRow.id, RunRow.schedule, RunRow.created_at).where(is_open)
     query = query.where(RunRow.schedule.in_({row.schedule for row in waiting}))
     first: dict[str, Any] = {}
     for row in await session.execute(query.order_by(RunRow.created_at, RunRow.id)):

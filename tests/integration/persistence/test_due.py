@@ -2,11 +2,14 @@
 
 import contextlib
 import os
+import re
+import sqlite3
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
 from tests.support.postgres_server import fresh_schema
 from tests.support.stores import start_python
 
@@ -150,6 +153,34 @@ async def test_f5_what_waits_or_is_over_is_not_looked_at(postgres_url: str) -> N
                 scans = "SELECT relname, seq_scan FROM pg_stat_user_tables WHERE schemaname = current_schema()"
                 counts = {row.relname: row.seq_scan for row in await session.execute(text(scans))}
             assert {table: counts[table] for table in LARGE} == dict.fromkeys(LARGE, 0)
+
+
+async def test_f5_on_sqlite_each_part_of_the_question_has_its_index(tmp_path: Path) -> None:
+    """Without statistics, as they are where nobody has asked SQLite to make them."""
+    asked: list[tuple[str, Any]] = []
+
+    def hear(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    async with open_database(f"sqlite:///{tmp_path / 'due.db'}") as db:
+        scheduled = "INSERT INTO runs (id, template_id, state, schedule, created_at) VALUES "
+        await run_sql(db, scheduled + "('a', 't', 'pending', 'nightly', '1'), ('b', 't', 'pending', 'nightly', '2')")
+        event.listen(Engine, "before_cursor_execute", hear)
+        try:
+            assert [run.run_id for run in await list_due(db)] == ["a"]
+        finally:
+            event.remove(Engine, "before_cursor_execute", hear)
+        queries = [(statement, values) for statement, values in asked if "FROM runs" in statement]
+        with contextlib.closing(sqlite3.connect(tmp_path / "due.db")) as connection:
+            plans = [
+                [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+                for statement, values in queries
+            ]
+    found = [re.findall(r"(?:SCAN|SEARCH) runs(?: USING INDEX (\w+))?", " ".join(plan)) for plan in plans]
+    due = ["runs_open", "runs_later", "runs_requested", "runs_answered", "runs_timed"]
+    assert due in found
+    assert ["runs_scheduled"] in found
+    assert not any("" in names for names in found), plans
 
 
 async def test_what_is_counted_as_due_is_what_another_worker_could_take(postgres_url: str) -> None:
