@@ -10,6 +10,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.extras import name_missing_extra
@@ -22,6 +23,7 @@ from holdfast.persistence.queue_tables import (
     OWN_PARTS,
     TAKE_WAITING,
     TASK,
+    QueueSchema,
     enqueue_all,
     make_queue_tables,
 )
@@ -37,7 +39,11 @@ _SILENT_S = 3 * _HEARTBEAT_S  # until the row of a loop is removed by the next o
 _ABORT_S = 300.0  # nobody aborts a job: what ends a run is written in its journal
 _SCHEMA_SQL = procrastinate.schema.SchemaManager.get_schema()
 _PART = re.compile(r"^CREATE (?:UNIQUE )?(?:TABLE|TYPE|INDEX|FUNCTION|TRIGGER) (\w+)", re.MULTILINE)
-_PARTS = (*OWN_PARTS, *sorted(set(_PART.findall(_SCHEMA_SQL))))
+_SCHEMA = QueueSchema(
+    version=max(path.name for path in Path(procrastinate.schema.SchemaManager.get_migrations_path()).glob("*.sql")),
+    sql=_SCHEMA_SQL,
+    parts=(*OWN_PARTS, *sorted(set(_PART.findall(_SCHEMA_SQL)))),
+)
 _log = logging.getLogger("holdfast.fleet")
 # The library tells of a listener that ends with a page of traceback. The loop is begun anew then, and the sweep says
 # that the database is away.
@@ -101,7 +107,7 @@ class ProcrastinateQueue(JobRows):
         await enqueue_all(self._db, named)
 
     async def repair(self) -> None:
-        await make_queue_tables(self._db, _SCHEMA_SQL, _PARTS)
+        await make_queue_tables(self._db, _SCHEMA)
 
     async def serve(self, taker: RunTaker) -> None:
         while not self._is_stopped:
@@ -191,4 +197,4 @@ class ProcrastinateQueue(JobRows):
                 await asyncio.wait([self._serving], timeout=10.0)
 
     def describe(self) -> QueueDescription:
-        return QueueDescription("procrastinate", is_shared=True, parts=_PARTS)
+        return QueueDescription("procrastinate", is_shared=True, parts=_SCHEMA.parts)

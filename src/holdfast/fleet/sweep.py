@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from holdfast.engine.approvals.decisions import decide_overdue
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreUnreadable
 from holdfast.fleet.port import Queue, RunTaker
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.flows.service.flow_look import call_up
@@ -58,6 +58,8 @@ class Sweep:
         self._clock_off_s = 0.0
         self._forget_at = 0.0
         self._away_since: float | None = None
+        self._is_refused = False
+        """The queue's tables are not ours to make."""
         self._past: tuple[float, float, float] | None = None
         """The time of the database when it was last asked, and when it was asked and answered, by `_elapsed`."""
 
@@ -121,8 +123,7 @@ class Sweep:
             await call_up(self._journal)
         if not heard.is_sweeper:
             return
-        if not heard.has_queue:
-            await self._queue.repair()
+        await self._keep_queue(has_queue=heard.has_queue)
         if heard.overdue_at is not None:
             await decide_overdue(self._db, self._journal, now=heard.overdue_at)
             self._woken.set()
@@ -134,6 +135,17 @@ class Sweep:
             await bound_times(self._db, longest_lease_s=_LONGEST_LEASE_S)
             await forget_gone(self._db)
             self._forget_at = time.monotonic() + _FORGET_EVERY_S
+
+    async def _keep_queue(self, *, has_queue: bool) -> None:
+        """Make the queue anew if it is not whole; what may not be touched keeps nothing else from being done."""
+        try:
+            if not has_queue:
+                await self._queue.repair()
+            self._is_refused = False
+        except StoreUnreadable as error:
+            if not self._is_refused:  # not with every look
+                self._is_refused = True
+                _log.warning("%s %s", error.message, error.hint)
 
     def _fire_schedules(self) -> None:
         """Start what schedules have due, beside the looks: to make a run may take longer than a sign of life."""

@@ -12,15 +12,8 @@ from sqlalchemy.sql import CompoundSelect, Select
 from holdfast.enums import RunStatus
 from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
 from holdfast.persistence.db import Database
-from holdfast.persistence.due.indexes import DUE_INDEXES, due_condition
-from holdfast.persistence.models import (
-    RUN_FORMAT,
-    LedgerRow,
-    PastSpendingRow,
-    RunBaseRow,
-    RunPhaseRow,
-    RunRow,
-)
+from holdfast.persistence.due.indexes import due_conditions
+from holdfast.persistence.models import RUN_FORMAT, LedgerRow, PastSpendingRow, RunBaseRow, RunPhaseRow, RunRow
 from holdfast.persistence.run_order import ListOrder, ListPlace, in_order, list_keys, sum_of_run
 from holdfast.persistence.runs import Spending, find_interrupted, is_unanswered
 from holdfast.runtime.checkpoint import process_owner
@@ -176,7 +169,7 @@ def _select_due_here(now: str, *, is_of: bool, is_in_queues: bool) -> CompoundSe
 
 def _select_due(now: Any, *more: Any, is_sqlite: bool = False) -> list[Any]:
     # Each part has an index of its own, so that what waits or is over is not looked at; the first has two.
-    named = {name: text(f"({due_condition(name, is_sqlite=is_sqlite)})") for name in DUE_INDEXES}
+    named = {name: text(f"({condition})") for name, condition in due_conditions(is_sqlite=is_sqlite).items()}
     is_begun, is_later = named["runs_open"], and_(named["runs_later"], RunRow.due_at <= now)
     conditions = (
         *((is_begun, is_later) if is_sqlite else (or_(is_begun, is_later),)),
@@ -268,9 +261,9 @@ async def _find_overlaps(session: AsyncSession, rows: Sequence[Any]) -> dict[str
     waiting = [row for row in rows if row.schedule is not None and row.state == RunStatus.PENDING]
     if not waiting:
         return {}
-    is_open = text(due_condition("runs_scheduled", is_sqlite=session.get_bind().dialect.name == "sqlite"))
-    query = select(RunRow.id, RunRow.schedule, RunRow.created_at).where(is_open)
-    query = query.where(RunRow.schedule.in_({row.schedule for row in waiting}))
+    is_open = due_conditions(is_sqlite=session.get_bind().dialect.name == "sqlite")["runs_scheduled"]
+    is_ahead = and_(text(is_open), RunRow.schedule.in_({row.schedule for row in waiting}))
+    query = select(RunRow.id, RunRow.schedule, RunRow.created_at).where(is_ahead)
     first: dict[str, Any] = {}
     for row in await session.execute(query.order_by(RunRow.created_at, RunRow.id)):
         first.setdefault(row.schedule, row)

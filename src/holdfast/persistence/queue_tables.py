@@ -1,10 +1,11 @@
 """The queue's tables and what is written into them: that somebody should look at a run, and nothing more.
 
-Rule: they hold nothing that the rows do not say, may be lost at any time, and never refuse what is written beside them.
-They are whole or made anew: what is left without a table, a type or a function of theirs is of no use.
+Rule: they hold nothing that the rows do not say, may be lost at any time, and refuse nothing that is written beside
+them. They are whole or made anew: what is left without a table, a type or a function of theirs is of no use.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -31,6 +32,19 @@ SELECT count(DISTINCT part.name) = cardinality(CAST(:parts AS text[])) FROM (
     UNION ALL SELECT g.tgname FROM pg_trigger AS g JOIN pg_class AS c ON c.oid = g.tgrelid
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relname IN ('procrastinate_jobs', 'flow_runs')
     AND g.tgname = ANY(CAST(:parts AS name[]))) AS part
+"""
+# Each table says that it is ours and of which version, so that of two versions the older one leaves it to the newer.
+_MARK = "holdfast, tables of version "
+_READ_MARKS = """
+SELECT coalesce(obj_description(c.oid, 'pg_class'), '') FROM pg_class AS c
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND starts_with(c.relname, 'procrastinate_')
+"""
+_WRITE_MARKS = """
+DO $$ DECLARE found record; BEGIN
+FOR found IN SELECT c.relname AS name FROM pg_class AS c WHERE c.relnamespace = current_schema()::regnamespace
+    AND c.relkind = 'r' AND starts_with(c.relname, 'procrastinate_') LOOP
+    EXECUTE format('COMMENT ON TABLE %I IS %L', found.name, '{mark}');
+END LOOP; END $$
 """
 _HAS_FOREIGN_JOBS = """
 SELECT EXISTS (SELECT 1 FROM procrastinate_jobs AS q WHERE to_jsonb(q) ->> 'task_name' IS DISTINCT FROM :task)
@@ -122,7 +136,7 @@ WHEN (NEW.wake_at IS NOT NULL AND NEW.parent_run_id IS NULL) EXECUTE FUNCTION ho
 
 
 def enqueue(run_id: str, queue: str, priority: int) -> Statement:
-    """Put a run into the queue unless it waits there; whatever is wrong with the queue, nothing is refused."""
+    """Put a run into the queue unless it waits there; whatever is wrong with its tables, nothing is refused."""
     return Statement(_ENQUEUE, {"run_id": run_id, "queue": queue, "priority": priority}, expect=None)
 
 
@@ -146,23 +160,35 @@ async def _has_parts(session: AsyncSession, parts: Sequence[str]) -> bool:
     return bool(await session.scalar(text(HAS_PARTS), {"parts": list(parts)}))
 
 
-async def make_queue_tables(db: Database, schema_sql: str, parts: Sequence[str]) -> None:
-    """Make the queue's tables by this SQL unless all of these parts are there; what is left of some is removed first.
+@dataclass(frozen=True)
+class QueueSchema:
+    """What the queue's tables are made by."""
+
+    version: str
+    """Versions compare as texts."""
+    sql: str
+    parts: Sequence[str]
+    """The names of all that has to be there, our own functions and trigger included."""
+
+
+async def make_queue_tables(db: Database, schema: QueueSchema) -> None:
+    """Make the queue's tables unless all of their parts are there; what is left of some is removed first.
 
     From then on flows come into the queue with the events that make them due. Many processes may do so at once: all of
-    it is one transaction, and one such transaction is made at a time. Raises `StoreUnreadable` if another program's
-    jobs would be removed.
+    it is one transaction, and one such transaction is made at a time. Raises `StoreUnreadable` if something of another
+    program would be removed, or tables that a newer version has made.
     """
     async with db.session() as session:
         # crash: until the commit the queue is as it was; the lock goes with the transaction.
         await session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        if await _has_parts(session, parts):
+        if await _has_parts(session, schema.parts):
             return
-        await _check_own(session)
+        await _check_own(session, schema.version)
         connection = await session.connection()
         raw = (await connection.get_raw_connection()).driver_connection
         assert raw is not None
-        for sql in (_DROP_QUEUE, schema_sql):  # several statements, and percent signs that are no parameters
+        # Several statements each, and percent signs that are no parameters.
+        for sql in (_DROP_QUEUE, schema.sql, _WRITE_MARKS.replace("{mark}", _MARK + schema.version)):
             await raw.execute(sql)
         for sql in (_MAKE_ENQUEUE, _MAKE_ENQUEUE_FLOW):
             await session.execute(text(sql))
@@ -171,10 +197,20 @@ async def make_queue_tables(db: Database, schema_sql: str, parts: Sequence[str])
         await session.commit()
 
 
-async def _check_own(session: AsyncSession) -> None:
-    has_jobs = await _has_parts(session, ["procrastinate_jobs"])
-    if has_jobs and await session.scalar(text(_HAS_FOREIGN_JOBS), {"task": TASK}):
+async def _check_own(session: AsyncSession, version: str) -> None:
+    marks = list(await session.scalars(text(_READ_MARKS)))
+    ours = [mark.removeprefix(_MARK) for mark in marks if mark.startswith(_MARK)]
+    if max(ours, default="") > version:
         raise StoreUnreadable(
-            "The tables of the queue hold jobs of another program, and lack what this version needs.",
+            "The tables of the queue were made by a newer version of holdfast.",
+            hint="Upgrade this process too; until then it takes no runs from the queue.",
+        )
+    # Ours have the trigger beside them, also those that were made before tables had marks.
+    is_foreign = bool(marks) and not ours and not await _has_parts(session, [_TRIGGER])
+    if not is_foreign and await _has_parts(session, ["procrastinate_jobs"]):
+        is_foreign = bool(await session.scalar(text(_HAS_FOREIGN_JOBS), {"task": TASK}))
+    if is_foreign:
+        raise StoreUnreadable(
+            "The tables of the queue belong to another program, or hold jobs of one, and lack what this version needs.",
             hint="Give holdfast a database or a schema of its own.",
         )

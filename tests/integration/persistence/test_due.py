@@ -157,10 +157,10 @@ async def test_f5_what_waits_or_is_over_is_not_looked_at(postgres_url: str) -> N
 
 async def test_f5_on_sqlite_each_part_of_the_question_has_its_index(tmp_path: Path) -> None:
     """Without statistics, as they are where nobody has asked SQLite to make them."""
-    asked: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
 
     def hear(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        asked.append((statement, parameters))
+        statements.append((statement, parameters))
 
     async with open_database(f"sqlite:///{tmp_path / 'due.db'}") as db:
         scheduled = "INSERT INTO runs (id, template_id, state, schedule, created_at) VALUES "
@@ -170,7 +170,7 @@ async def test_f5_on_sqlite_each_part_of_the_question_has_its_index(tmp_path: Pa
             assert [run.run_id for run in await list_due(db)] == ["a"]
         finally:
             event.remove(Engine, "before_cursor_execute", hear)
-        queries = [(statement, values) for statement, values in asked if "FROM runs" in statement]
+        queries = [(statement, values) for statement, values in statements if "FROM runs" in statement]
         with contextlib.closing(sqlite3.connect(tmp_path / "due.db")) as connection:
             plans = [
                 [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import procrastinate
 import pytest
 from sqlalchemy import Engine, event, text
 from tests.support.postgres_server import fresh_schema
@@ -20,7 +21,12 @@ from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
 from holdfast.persistence.due.beat import Beat, DueJob, beat
 from holdfast.persistence.fleet import WorkerFacts, drain_worker, register
-from holdfast.persistence.queue_tables import MAX_NAME_BYTES, has_parts, make_queue_tables
+from holdfast.persistence.queue_tables import (
+    MAX_NAME_BYTES,
+    QueueSchema,
+    has_parts,
+    make_queue_tables,
+)
 from holdfast.runtime import flow_rows
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE, FlowOptions
@@ -200,7 +206,7 @@ async def test_a_worker_that_dies_while_it_makes_the_queue_anew_leaves_it_to_the
     await change(db, "DROP TABLE procrastinate_events CASCADE")
     dies = "CREATE TABLE procrastinate_half (id bigint); SELECT pg_terminate_backend(pg_backend_pid())"
     with pytest.raises(StoreUnavailable):
-        await make_queue_tables(db, dies, parts)
+        await make_queue_tables(db, QueueSchema("9", dies, parts))
     assert await has_parts(db, ["procrastinate_jobs"])
     assert not await has_parts(db, ["procrastinate_half"])
     await queue.repair()
@@ -210,9 +216,40 @@ async def test_a_worker_that_dies_while_it_makes_the_queue_anew_leaves_it_to_the
 async def test_jobs_of_another_program_are_never_removed(db: Database, queue: ProcrastinateQueue) -> None:
     await change(db, "INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('theirs', 'send')")
     await change(db, "DROP TABLE procrastinate_events CASCADE")
-    with pytest.raises(StoreUnreadable, match="jobs of another program"):
+    with pytest.raises(StoreUnreadable, match="belong to another program"):
         await queue.repair()
     assert await list_jobs(db) == [(None, "theirs")]
+
+
+async def test_tables_of_another_program_are_never_removed_though_no_job_waits_there(db: Database) -> None:
+    async with db.session() as session:
+        raw = (await (await session.connection()).get_raw_connection()).driver_connection
+        assert raw is not None
+        await raw.execute(procrastinate.schema.SchemaManager.get_schema())
+        await session.commit()
+    with pytest.raises(StoreUnreadable, match="belong to another program"):
+        await ProcrastinateQueue(db, queues=(DEFAULT_QUEUE,)).repair()
+    await change(db, "INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('theirs', 'send')")
+
+
+async def test_of_two_versions_the_older_one_leaves_the_queue_to_the_newer(
+    db: Database, queue: ProcrastinateQueue
+) -> None:
+    """In an upgrade machine by machine each would otherwise remove what the other needs, with every look."""
+    parts = queue.describe().parts
+    sql = procrastinate.schema.SchemaManager.get_schema().replace("procrastinate_finish_job_v1", "finish_job_v2")
+    newer = QueueSchema(
+        "99.00.00", sql, [part.replace("procrastinate_finish_job_v1", "finish_job_v2") for part in parts]
+    )
+    await make_queue_tables(db, newer)
+    with pytest.raises(StoreUnreadable, match="newer version"):
+        await queue.repair()
+    assert await has_parts(db, newer.parts)
+    await change(db, "DROP TABLE procrastinate_events CASCADE")
+    with pytest.raises(StoreUnreadable, match="newer version"):
+        await queue.repair()
+    await make_queue_tables(db, newer)
+    assert await has_parts(db, newer.parts)
 
 
 async def test_a_look_at_a_flow_that_nobody_has_begun_asks_nothing_about_workflows(

@@ -17,20 +17,21 @@ DUE_INDEXES = {
 _BY_TIME = ("runs_later", "runs_timed")
 
 
-def due_condition(name: str, *, is_sqlite: bool) -> str:
-    """Return the condition of an index in the words that a query must say too.
+def due_conditions(*, is_sqlite: bool) -> dict[str, str]:
+    """Return the condition of each index in the words that a query must say too.
 
     SQLite keeps to the index of all states where a plain `state` is compared: it takes few of them for many.
     """
-    condition = DUE_INDEXES[name]
-    return condition.replace("state", "+state") if is_sqlite else condition
+    state = "+state" if is_sqlite else "state"
+    return {name: condition.replace("state", state) for name, condition in DUE_INDEXES.items()}
 
 
 def run_indexes() -> Iterator[Index]:
     """Make the indexes of the table of runs."""
+    on_sqlite = due_conditions(is_sqlite=True)
     for name, condition in DUE_INDEXES.items():
-        column, on_sqlite = "due_at" if name in _BY_TIME else "created_at", due_condition(name, is_sqlite=True)
-        yield Index(name, column, sqlite_where=text(on_sqlite), postgresql_where=text(condition))
+        column = "due_at" if name in _BY_TIME else "created_at"
+        yield Index(name, column, sqlite_where=text(on_sqlite[name]), postgresql_where=text(condition))
 
 
 def approval_indexes() -> Iterator[Index]:
