@@ -33,7 +33,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a sentence, with a blank before it, that names the known word closest to this one, or nothing."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word, list(known), n=1)
+    close = get_close_matches(word, [str(each) for each in known], n=1)  # also of enums
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

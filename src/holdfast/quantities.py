@@ -34,6 +34,12 @@ def parse_size(text: str) -> int:
     return round(size)
 
 
+def format_number(number: float) -> str:
+    """Format a number for people in all its digits: `1000000`, `0.5`, `0.0000001`."""
+    shortest = repr(float(number)).removesuffix(".0")
+    return f"{number:.18f}".rstrip("0") if "e-" in shortest else shortest
+
+
 def format_size(size_bytes: int) -> str:
     """Format a size for people, in powers of 1000: `412 kB`, `1.3 GB`."""
     amount = float(size_bytes)

@@ -1,6 +1,8 @@
 """Schedules: made, paused, fired at once and removed in the browser, with the keyboard alone."""
 
+import contextlib
 import re
+import sqlite3
 from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
@@ -55,3 +57,29 @@ def test_whoever_only_looks_is_told_why_nothing_can_be_made(served: Served, open
     made = page.get_by_role("button", name="New schedule…")
     expect(made).to_have_attribute("aria-disabled", "true")
     expect(made).to_have_attribute("title", re.compile("operator"))
+
+
+def test_what_was_given_up_and_why_times_were_skipped_is_shown(served: Served, open_page: OpenPage) -> None:
+    rows = [
+        ("broken", "'The folder is gone.', '2026-01-02T02:31:00.000Z', 0, NULL, '2099-01-01T00:00:00.000Z'"),
+        ("held", "NULL, NULL, 4, 'gone', '2099-01-01T00:00:00.000Z'"),
+    ]
+    insert = (
+        "INSERT INTO schedules (name, target, kind, cron, zone, problem, problem_at, skipped, skipped_for, next_at)"
+    )
+    with (
+        contextlib.closing(sqlite3.connect(served.folder / "data" / "holdfast.db", timeout=60.0)) as database,
+        database,
+    ):
+        for name, values in rows:
+            database.execute(f"{insert} VALUES ('{name}', 'plain', 'workflow', '0 * * * *', 'UTC', {values})")
+    page = open_page(served, "/schedules")
+    broken, held = (page.get_by_role("row").filter(has_text=name) for name, _ in rows)
+    expect(broken).to_contain_text("not fired")
+    expect(broken).to_contain_text("The folder is gone.")
+    expect(broken).to_contain_text("Given up, last tried")
+    expect(held).to_contain_text("4 times were skipped while its run gone was not over.")
+    for row in (broken, held):
+        row.get_by_role("button", name="Remove").press("Enter")
+        page.get_by_role("dialog").get_by_role("button", name="Remove schedule").press("Enter")
+        expect(row).to_have_count(0)

@@ -6,6 +6,7 @@ import pickle
 import pytest
 
 import holdfast
+from holdfast.enums import Backend
 from holdfast.errors import (
     ApprovalRejected,
     BaseBranchMissing,
@@ -13,6 +14,7 @@ from holdfast.errors import (
     HoldfastError,
     RunPaused,
     SequenceConflict,
+    did_you_mean,
 )
 
 
@@ -36,3 +38,7 @@ def test_an_error_can_be_pickled_and_copied(error: HoldfastError) -> None:
 
 def test_the_package_lists_what_it_has() -> None:
     assert set(holdfast.__all__) <= set(dir(holdfast))
+
+
+def test_what_was_probably_meant_is_named_as_people_write_it() -> None:
+    assert did_you_mean("opnai", Backend) == " Did you mean 'openai'?"

@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.quantities import format_size, parse_duration, parse_size
+from holdfast.quantities import format_number, format_size, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,11 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 )
 def test_a_size_is_told_in_powers_of_a_thousand(size: int, text: str) -> None:
     assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1_000_000.0, "1000000"), (1_234_567.5, "1234567.5"), (3, "3"), (0.5, "0.5"), (1e-7, "0.0000001"), (-2.0, "-2")],
+)
+def test_a_number_is_written_in_all_its_digits(number: float, words: str) -> None:
+    assert format_number(number) == words

@@ -19,11 +19,13 @@ from holdfast.persistence.admission import (
     put_limit,
 )
 from holdfast.persistence.db import Database
+from holdfast.quantities import format_number
 from holdfast.workspace.transfer.remotes import is_remote
 
 KINDS = (*RUN_LIMITS, DAY_LIMIT, PROVIDER_LIMIT)
 _NAMELESS = ("runs", DAY_LIMIT)
 _MOST = 1_000_000
+_LEAST_USD = 0.000001  # what rows count in
 _DEFAULT_CALLS = next(each.default for each in fields(Config) if each.name == "max_parallel_model_calls")
 _log = logging.getLogger("holdfast.fleet")
 
@@ -41,10 +43,15 @@ class Limit:
     def describe(self) -> str:
         """Say what is limited, and to what."""
         if self.kind == DAY_LIMIT:
-            return f"${self.amount:.2f} a day"
+            return f"{_format_dollars(self.amount)} a day"
         unit = "call" if self.kind == PROVIDER_LIMIT else "run"
-        of = {"runs": "in all", PROVIDER_LIMIT: f"to {self.name}"}.get(self.kind, f"of {self.kind} {self.name}")
-        return f"{self.amount:g} {unit if self.amount == 1 else unit + 's'} at a time {of}"
+        to = f"to {self.name}" if "@" in self.name else f"to each server of {self.name}"
+        of = {"runs": "in all", PROVIDER_LIMIT: to}.get(self.kind, f"of {self.kind} {self.name}")
+        return f"{format_number(self.amount)} {unit if self.amount == 1 else unit + 's'} at a time {of}"
+
+
+def _format_dollars(amount: float) -> str:
+    return f"${amount:.2f}" if amount == round(amount, 2) else f"${format_number(amount)}"
 
 
 def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str, str]:
@@ -66,10 +73,13 @@ def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str,
 
 def _check_amount(kind: str, amount: float) -> None:
     if kind == DAY_LIMIT:
-        if not 0 < amount <= _MOST:
-            raise LimitInvalid(f"A day's limit is an amount of dollars above 0, not {amount:g}.")
+        if not _LEAST_USD <= amount <= _MOST:
+            least, most = format_number(_LEAST_USD), format_number(_MOST)
+            raise LimitInvalid(
+                f"A day's limit is an amount of dollars from ${least} to ${most}, not ${format_number(amount)}."
+            )
     elif not 1 <= amount <= _MOST or amount != int(amount):
-        raise LimitInvalid(f"A limit is a whole number from 1 on, not {amount:g}.")
+        raise LimitInvalid(f"A limit is a whole number from 1 to {_MOST}, not {format_number(amount)}.")
 
 
 async def set_limit(db: Database, limit: Limit, *, by: str) -> Limit:
@@ -77,7 +87,7 @@ async def set_limit(db: Database, limit: Limit, *, by: str) -> Limit:
     kind, name = check_limit(limit.kind, limit.name, limit.amount)
     amount = round(limit.amount * 1_000_000) if kind == DAY_LIMIT else int(limit.amount)
     await put_limit(db, kind, name, amount, by=by)
-    return Limit(kind, name, limit.amount)
+    return to_limit({"kind": kind, "name": name, "amount": amount, "set_at": "", "set_by": ""})
 
 
 async def remove_limit(db: Database, kind: str, name: str) -> None:
@@ -103,7 +113,7 @@ def find_differences(config: Config, limits: Sequence[Limit]) -> list[str]:
     """Name the settings of this process that differ from a limit for all, which counts."""
     named = {limit.name for limit in limits if limit.kind == PROVIDER_LIMIT}
     return [
-        f"{setting} is {value:g} here; {limit.describe()} was set for all processes, and counts."
+        f"{setting} is {format_number(value)} here; {limit.describe()} was set for all processes, and counts."
         for limit in limits
         for setting, value in _list_overridden(config, limit, but=named)
         if value != limit.amount

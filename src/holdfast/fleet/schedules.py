@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -28,7 +28,7 @@ from holdfast.errors import (
     ScheduleNotFound,
 )
 from holdfast.flows.service.cron import CronLine
-from holdfast.flows.service.flow_schedule import Missed, Overlap, choose_times
+from holdfast.flows.service.flow_schedule import GRACE, Missed, Overlap, choose_times
 from holdfast.persistence.admission import read_clock
 from holdfast.persistence.db import Database
 from holdfast.persistence.schedule_table import (
@@ -40,9 +40,12 @@ from holdfast.persistence.schedule_table import (
     insert_schedule,
     list_due_schedules,
     note_problem,
+    note_started,
     pause_schedule,
+    read_holder,
 )
 from holdfast.persistence.statements import to_time_text
+from holdfast.presentation.schedule_status import describe_skips
 from holdfast.readiness import AgreedDefinitions
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE, FlowOptions
 from holdfast.workflow import WorkflowTemplate
@@ -152,6 +155,19 @@ async def remove_schedule(db: Database, name: str) -> None:
         raise ScheduleNotFound(f"There is no schedule {name!r}.")
 
 
+async def explain_skips(db: Database, schedule: Schedule) -> str | None:
+    """Tell how many times were skipped since the last run, and for which run; `None` if none was."""
+    return describe_skips(schedule, await read_holder(db, schedule)) if schedule.skipped else None
+
+
+async def start_now(db: Database, engines: EngineSource, name: str, *, by: str) -> str:
+    """Start a run of a schedule beside its times and return its id. Raises as `start_scheduled`, `ScheduleNotFound`."""
+    run_id = str(uuid.uuid4())
+    await start_scheduled(db, engines, await get_schedule(db, name), run_id, by=by)
+    await note_started(db, name)
+    return run_id
+
+
 async def start_scheduled(
     db: Database, engines: EngineSource, schedule: Schedule, run_id: str, *, by: str = ""
 ) -> None:
@@ -191,51 +207,75 @@ class ScheduleClock:
         self._db = db
         self._engines = engines
         self._not_before: dict[str, float] = {}
+        self._last_look_s = 0.0
 
     async def fire_due(self) -> int:
         """Start a run for each time that has come, by the database's clock, and return how many.
 
-        What cannot be started is recorded at its schedule and tried again; the others are not kept from starting.
+        What cannot be started is recorded at its schedule and tried again; the others are not kept from starting. A
+        time that came while others were being started was not missed, however long that took.
         """
+        began, before_s = time.monotonic(), self._last_look_s
         count = 0
         for schedule in await list_due_schedules(self._db):
             if self._not_before.get(schedule.name, 0.0) > time.monotonic():
                 continue
+            self._not_before.pop(schedule.name, None)
+            busy_s = before_s + time.monotonic() - began
             try:
-                count += await self._fire(schedule)
-                self._not_before.pop(schedule.name, None)
+                count += await self._fire(schedule, grace=GRACE + timedelta(seconds=busy_s))
             except RunBusy:
                 continue  # another process is just at it
             except Exception as error:
-                self._not_before[schedule.name] = time.monotonic() + _TRY_AGAIN_S
-                is_ours = isinstance(error, HoldfastError)
-                problem = error.message if isinstance(error, HoldfastError) else type(error).__name__
-                about = {"schedule": schedule.name}
-                _log.warning("A schedule could not start its run: %s", problem, exc_info=not is_ours, extra=about)
-                await note_problem(self._db, schedule.name, problem)
+                await self._give_notice(schedule, error)
+        self._last_look_s = time.monotonic() - began
         return count
 
-    async def _fire(self, schedule: Schedule) -> int:
+    async def _fire(self, schedule: Schedule, *, grace: timedelta) -> int:
         cron = CronLine(schedule.cron, schedule.zone)
         now = _to_moment(await read_clock(self._db))
-        times = choose_times(cron, after=_to_moment(schedule.last_at), now=now, missed=schedule.missed)
+        tried = _to_moment(str(schedule.next_at)) if schedule.is_tried_again else None
+        after = _to_moment(schedule.last_at)
+        times = choose_times(cron, after=after, now=now, missed=schedule.missed, grace=grace, tried=tried)
         count = 0
         for at in times:
-            run_id: str | None = run_id_of(schedule.name, to_time_text(at))
-            if schedule.overlap == "skip" and await find_unended_run(self._db, schedule, but=str(run_id)):
-                run_id = None
-            else:
-                await start_scheduled(self._db, self._engines, schedule, str(run_id))
-                count += 1
+            run_id = run_id_of(schedule.name, to_time_text(at))
+            try:
+                held_by = await self._start(schedule, run_id)
+            except RunBusy:
+                raise
+            except Exception as error:
+                await self._give_notice(replace(schedule, next_at=to_time_text(at)), error)
+                return count
             # crash: the run is there; who fires this time again finds it by its id.
-            next_at = to_time_text(cron.next_after(at))
-            if not await advance_schedule(self._db, schedule, last_at=to_time_text(at), next_at=next_at, run_id=run_id):
+            last_at, next_at = to_time_text(at), to_time_text(cron.next_after(at))
+            outcome = {"held_by": held_by} if held_by else {"run_id": run_id}
+            count += not held_by
+            if not await advance_schedule(self._db, schedule, last_at=last_at, next_at=next_at, **outcome):
                 return count  # another process goes on from here
-            schedule = replace(schedule, last_at=to_time_text(at), last_run_id=run_id or schedule.last_run_id)
+            schedule = replace(schedule, last_at=last_at, next_at=next_at)
         if not times:  # all were missed, and are skipped
             last_at, next_at = to_time_text(now), to_time_text(cron.next_after(now))
             await advance_schedule(self._db, schedule, last_at=last_at, next_at=next_at)
         return count
+
+    async def _start(self, schedule: Schedule, run_id: str) -> str | None:
+        """Start the run of a time, unless it is skipped: then the run is returned that is not over."""
+        if schedule.overlap == "skip" and (held_by := await find_unended_run(self._db, schedule, but=run_id)):
+            return held_by
+        await start_scheduled(self._db, self._engines, schedule, run_id)
+        return None
+
+    async def _give_notice(self, schedule: Schedule, error: Exception) -> None:
+        """Record why the run of a schedule's next time could not be started, and let it rest for a while."""
+        self._not_before[schedule.name] = time.monotonic() + _TRY_AGAIN_S
+        is_ours = isinstance(error, HoldfastError)
+        problem = error.message if isinstance(error, HoldfastError) else type(error).__name__
+        about = {"schedule": schedule.name}
+        _log.warning(
+            "A schedule could not start its run: %s", problem, exc_info=None if is_ours else error, extra=about
+        )
+        await note_problem(self._db, schedule, problem)
 
 
 def _to_moment(text: str) -> datetime:

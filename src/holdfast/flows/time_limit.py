@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from holdfast.errors import HoldfastError, RunAlreadyTerminal, RunNotFound
 from holdfast.flows.answers import cancel_in_journal, request_cancel
 from holdfast.flows.service.flow_registry import find_flow
+from holdfast.quantities import format_number
 from holdfast.runtime import clock, flow_rows
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.journal import Journal
@@ -82,4 +83,4 @@ class TimeLimit:
 
 
 def to_reason(timeout_s: float) -> str:
-    return f"It was not over {timeout_s:g} s after its start."
+    return f"It was not over {format_number(timeout_s)} s after its start."

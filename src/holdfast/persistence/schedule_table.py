@@ -15,7 +15,9 @@ from holdfast.runtime.flow_rows import FIND_OPEN
 _COLUMNS = (
     *("name", "target", "kind", "cron", "zone", "missed", "overlap", "repo_path", "options", "is_paused"),
     *("created_at", "created_by", "last_at", "next_at", "last_run_id", "problem"),
+    *("problem_at", "skipped", "skipped_for"),
 )
+_NONE_SKIPPED = "skipped = 0, skipped_for = NULL"
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM schedules"  # noqa: S608 - names of ours
 
 
@@ -41,7 +43,18 @@ class Schedule:
     next_at: str | None = None
     last_run_id: str | None = None
     problem: str | None = None
-    """Why the next time could not be fired; it is tried again."""
+    """Why a time could not be fired. It stays until a run starts, also when that time was given up."""
+    problem_at: str | None = None
+    """When that was found the last time."""
+    skipped: int = 0
+    """How many times were skipped since the last run, each because a run was not over."""
+    skipped_for: str | None = None
+    """The run that was not over at the last of them."""
+
+    @property
+    def is_tried_again(self) -> bool:
+        """True while the time that could not be fired is tried again, false once it was given up."""
+        return self.problem_at is not None and self.next_at is not None and self.next_at <= self.problem_at
 
 
 def _to_schedule(row: Any) -> Schedule:
@@ -85,27 +98,43 @@ async def list_due_schedules(db: Database) -> list[Schedule]:
 
 
 async def advance_schedule(
-    db: Database, schedule: Schedule, *, last_at: str, next_at: str, run_id: str | None = None
+    db: Database, schedule: Schedule, *, last_at: str, next_at: str, run_id: str | None = None, held_by: str = ""
 ) -> bool:
-    """Record that all times up to one are done with, and return true; false if another process has done so."""
-    change = (
-        "UPDATE schedules SET last_at = :last_at, next_at = :next_at, problem = NULL, "
-        "last_run_id = COALESCE(:run_id, last_run_id) WHERE name = :name AND last_at = :before RETURNING name"
-    )
-    params = {"last_at": last_at, "next_at": next_at, "run_id": run_id}
+    """Record that all times up to one are done with, and return true; false if another process has done so.
+
+    The last of them has started the run `run_id`, or was skipped because the run `held_by` is not over, or was missed.
+    """
+    changes = ["last_at = :last_at", "next_at = :next_at"]
+    if run_id is not None:
+        changes += ["last_run_id = :run_id", "problem = NULL", "problem_at = NULL", _NONE_SKIPPED]
+    elif held_by:
+        changes += ["skipped = skipped + 1", "skipped_for = :run_id"]
+    change = f"UPDATE schedules SET {', '.join(changes)} WHERE name = :name AND last_at = :before RETURNING name"  # noqa: S608 - ours
+    params = {"last_at": last_at, "next_at": next_at, "run_id": run_id or held_by}
     return await _change(db, change, {**params, "name": schedule.name, "before": schedule.last_at})
 
 
-async def note_problem(db: Database, name: str, problem: str) -> None:
-    """Record why a schedule could not start its run."""
-    change = "UPDATE schedules SET problem = :problem WHERE name = :name RETURNING name"
-    await _change(db, change, {"name": name, "problem": problem})
+async def note_problem(db: Database, schedule: Schedule, problem: str) -> None:
+    """Record why a schedule could not start the run of its `next_at`, unless another process has got further."""
+    change = (
+        f"UPDATE schedules SET problem = :problem, problem_at = {clock_of(db).text}, next_at = :next_at "  # noqa: S608 - ours
+        "WHERE name = :name AND last_at = :before RETURNING name"
+    )
+    params = {"name": schedule.name, "before": schedule.last_at, "next_at": schedule.next_at}
+    await _change(db, change, {**params, "problem": problem})
+
+
+async def note_started(db: Database, name: str) -> None:
+    """Record that a run was started beside the times: of what was given up or skipped nothing is left to be said."""
+    await _change(db, f"UPDATE schedules SET {_NONE_SKIPPED} WHERE name = :name RETURNING name", {"name": name})  # noqa: S608 - ours
+    change = "UPDATE schedules SET problem = NULL, problem_at = NULL WHERE name = :name AND next_at > problem_at"
+    await _change(db, f"{change} RETURNING name", {"name": name})
 
 
 async def pause_schedule(db: Database, name: str, *, is_paused: bool, last_at: str, next_at: str) -> bool:
     """Pause a schedule, or let it go on from now on; return false if there is none of this name."""
     change = (
-        "UPDATE schedules SET is_paused = :is_paused, last_at = :last_at, next_at = :next_at, problem = NULL "
+        "UPDATE schedules SET is_paused = :is_paused, last_at = :last_at, next_at = :next_at "
         "WHERE name = :name RETURNING name"
     )
     params = {"name": name, "is_paused": int(is_paused), "last_at": last_at, "next_at": next_at}
@@ -135,3 +164,12 @@ async def find_unended_run(db: Database, schedule: Schedule, *, but: str) -> str
     async with db.session() as session:
         found = await session.scalar(text(query), params)
         return None if found is None else str(found)
+
+
+async def read_holder(db: Database, schedule: Schedule) -> tuple[str, str | None] | None:
+    """Read the state of the run for which times were skipped, and what it waits for; `None` if it is gone."""
+    of_flow = "SELECT status, waits_for FROM flow_runs WHERE run_id = :run_id"
+    query = of_flow if schedule.kind == "flow" else "SELECT state, pause_reason FROM runs WHERE id = :run_id"
+    async with db.session() as session:
+        row = (await session.execute(text(query), {"run_id": schedule.skipped_for})).one_or_none()
+        return None if row is None else (str(row[0]), row[1])

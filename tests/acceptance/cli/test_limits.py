@@ -1,6 +1,7 @@
 """Limits for all processes and workers from the shell: set, listed beside a setting that differs, removed, refused."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,12 @@ def test_limits_are_set_listed_with_what_differs_here_and_removed(
     holdfast: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert holdfast("limits", "set", "workflow", "release", "2").out == "Limit: 2 runs at a time of workflow release.\n"
-    assert holdfast("limits", "set", "provider", "openai", "1").out == "Limit: 1 call at a time to openai.\n"
+    alone = holdfast("limits", "set", "provider", "openai", "1").out
+    assert alone == "Limit: 1 call at a time to each server of openai.\n"
     holdfast("limits", "remove", "provider", "openai")
+    assert holdfast("limits", "set", "runs", "1000000").out == "Limit: 1000000 runs at a time in all.\n"
+    assert re.search(r"runs +1000000 ", holdfast("limits", "list").out)
+    holdfast("limits", "remove", "runs")
     holdfast("limits", "set", "day", "3.5")
     monkeypatch.setenv("HOLDFAST_DAY_BUDGET_USD", "20")
 
@@ -39,13 +44,17 @@ def test_limits_are_set_listed_with_what_differs_here_and_removed(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("set", "runs", "0"), "A limit is a whole number from 1 on, not 0."),
-        (("set", "workflow", "release", "1.5"), "A limit is a whole number from 1 on, not 1.5."),
-        (("set", "day", "0"), "A day's limit is an amount of dollars above 0, not 0."),
+        (("set", "runs", "0"), "A limit is a whole number from 1 to 1000000, not 0."),
+        (("set", "workflow", "release", "1.5"), "A limit is a whole number from 1 to 1000000, not 1.5."),
+        (("set", "day", "0"), "A day's limit is an amount of dollars from $0.000001 to $1000000, not $0."),
+        (("set", "day", "0.0000001"), "from $0.000001 to $1000000, not $0.0000001."),
+        (("set", "day", "2000000"), "from $0.000001 to $1000000, not $2000000."),
+        (("set", "runs", "1e7"), "A limit is a whole number from 1 to 1000000, not 10000000."),
         (("set", "workflow", "3"), "Name the workflow."),
         (("set", "runs", "many"), "'many' is no number."),
         (("set", "wokflow", "release", "2"), "Did you mean 'workflow'?"),
         (("set", "provider", "nobody", "2"), "'nobody' is no backend."),
+        (("set", "provider", "opnai", "3"), "'opnai' is no backend. Did you mean 'openai'?"),
         (("remove", "runs"), "There is no limit runs."),
     ],
 )

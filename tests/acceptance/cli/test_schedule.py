@@ -1,5 +1,6 @@
 """Schedules from the shell: added, listed, shown, paused, started by hand, removed; and what is refused."""
 
+import contextlib
 import sqlite3
 from datetime import datetime
 from pathlib import Path
@@ -36,17 +37,44 @@ def test_a_schedule_from_its_first_line_to_its_last(holdfast: Command, repo: Pat
     assert len(holdfast("runs", "list", "--json").json) == 1  # its runs stay
 
 
-def test_a_schedule_with_a_problem_shows_it_beside_its_next_time(holdfast: Command, repo: Path) -> None:
+def test_a_schedule_says_what_it_could_not_start_and_what_became_of_that(holdfast: Command, repo: Path) -> None:
     when, what = ("--cron", "30 2 * * 1-5"), ("--repo", str(repo), "--requirements", "Add numbers", "--simulate")
     added = holdfast("schedule", "add", "nightly", "spec-and-review", *when, *what, "--json").json
-    with sqlite3.connect(repo.parent / "data" / "holdfast.db") as database:
-        database.execute("UPDATE schedules SET problem = 'The folder is gone.'")
-    database.close()
+    change(repo, "problem = 'The folder is gone.', problem_at = '2026-01-02T02:31:00.000Z'")
 
     printed = holdfast("schedule", "show", "nightly").out
+    (listed,) = holdfast("schedule", "list", "--json").json
 
     assert f"  next: {added['next_at'][:10]} 02:30 UTC\n" in printed
-    assert printed.count("The folder is gone.") == 1
+    assert "  problem: The folder is gone.\n  last tried: 2026-01-02 02:31 UTC, that time was given up\n" in printed
+    assert (listed["problem"], listed["is_tried_again"]) == ("The folder is gone.", False)
+    row = holdfast("schedule", "list").out.splitlines()[1]
+    assert (added["next_at"][:10] in row, "The folder is gone." in row) == (True, True)
+
+    change(repo, "next_at = '2026-01-02T02:30:00.000Z'")
+    assert "02:31 UTC, tried again every half minute\n" in holdfast("schedule", "show", "nightly").out
+    assert holdfast("schedule", "show", "nightly", "--json").json["is_tried_again"] is True
+
+
+def test_a_schedule_says_for_which_run_times_were_skipped(holdfast: Command, repo: Path) -> None:
+    what = ("--repo", str(repo), "--requirements", "Add numbers", "--simulate")
+    holdfast("schedule", "add", "nightly", "spec-and-review", "--cron", "30 2 * * 1-5", *what)
+    run_id = holdfast("schedule", "run", "nightly", "--json").json["run_id"]
+    change(repo, f"skipped = 4, skipped_for = '{run_id}', last_run_id = '{run_id}'")
+
+    reason = f"Its last run {run_id[:8]} is still to be started: 4 times were skipped."
+    assert f"  skipped: {reason}\n" in holdfast("schedule", "show", "nightly").out
+    assert reason in holdfast("schedule", "list").out
+    printed = holdfast("schedule", "show", "nightly", "--json").json
+    assert (printed["skipped"], printed["skipped_for"], printed["skip_reason"]) == (4, run_id, reason)
+
+    holdfast("schedule", "run", "nightly")
+    assert "skipped:" not in holdfast("schedule", "show", "nightly").out
+
+
+def change(repo: Path, setters: str) -> None:
+    with contextlib.closing(sqlite3.connect(repo.parent / "data" / "holdfast.db")) as database, database:
+        database.execute(f"UPDATE schedules SET {setters}")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +82,7 @@ def test_a_schedule_with_a_problem_shows_it_beside_its_next_time(holdfast: Comma
     [
         (("--cron", "61 * * * *"), "61 * * * *"),
         (("--cron", "0 0 30 2 *"), "0 0 30 2 *"),
+        (("--cron", "5-1 * * * *"), "the range 5-1 ends below its start."),
         (("--cron", "0 * * * *", "--zone", "Mars/Olympus"), "Mars/Olympus"),
         (("--cron", "0 * * * *", "--queue", "gpu"), "There is no queue 'gpu'."),
         (("--cron", "0 * * * *", "--missed", "never"), "missed is one of skip, once, all, not 'never'."),

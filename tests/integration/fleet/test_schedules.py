@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,17 +22,19 @@ from holdfast.fleet.assembly import make_worker
 from holdfast.fleet.schedules import (
     ScheduleClock,
     add_schedule,
+    explain_skips,
     get_schedule,
     hold_schedule,
     run_id_of,
+    start_now,
     start_scheduled,
 )
 from holdfast.fleet.worker import WorkerOptions
 from holdfast.flows.service import flow_registry
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_due
-from holdfast.persistence.schedule_table import Schedule, list_schedules
-from holdfast.persistence.statements import now_text
+from holdfast.persistence.schedule_table import Schedule, list_schedules, note_problem
+from holdfast.persistence.statements import now_text, to_time_text
 from holdfast.runtime.stores import open_journal
 
 PAST = "2026-01-01T00:00:00.000Z"
@@ -132,6 +135,116 @@ async def test_what_cannot_be_started_is_told_and_keeps_no_other_from_starting(w
     assert (await get_schedule(db, "a-broken")).last_at == PAST  # it is tried again
 
 
+def two_hours_ago() -> datetime:
+    return (datetime.now(UTC) - timedelta(hours=2)).replace(minute=0, second=0, microsecond=0)
+
+
+async def test_a_time_that_could_not_start_is_tried_until_the_next_one_comes(world: Any, tmp_path: Path) -> None:
+    db, config, engines = world
+    due_at = two_hours_ago()
+    await add_schedule(db, config, hourly(tmp_path, cron=f"0 {due_at.hour} * * *", missed="skip"))
+    times = {"last": to_time_text(due_at - timedelta(days=1)), "due": to_time_text(due_at)}
+    # A server tried it as it came, and then died; the repository is still out of reach.
+    problem = "UPDATE schedules SET last_at = :last, next_at = :due, problem = 'It is gone.', problem_at = :due"
+    await change(db, problem, **times)
+    (tmp_path / "repo").rename(tmp_path / "away")
+    assert await ScheduleClock(db, engines).fire_due() == 0
+    failed = await get_schedule(db, "hourly")
+    assert (failed.next_at, failed.last_at, failed.is_tried_again) == (times["due"], times["last"], True)
+    assert "repo is no folder" in str(failed.problem)
+
+    (tmp_path / "away").rename(tmp_path / "repo")
+    assert await ScheduleClock(db, engines).fire_due() == 1
+    stored = await get_schedule(db, "hourly")
+    assert (stored.last_at, stored.last_run_id) == (times["due"], run_id_of("hourly", times["due"]))
+    assert (stored.problem, stored.problem_at, stored.is_tried_again) == (None, None, False)
+
+
+async def test_what_was_given_up_stays_to_be_seen_until_a_run_starts(world: Any, tmp_path: Path) -> None:
+    db, config, engines = world
+    due_at = two_hours_ago()
+    await add_schedule(db, config, hourly(tmp_path, cron=f"0 {due_at.hour} * * *", missed="skip"))
+    # It was tried at the time of two days ago, nobody was there at the next ones.
+    times = [to_time_text(due_at - timedelta(days=days)) for days in (3, 2)]
+    problem = "UPDATE schedules SET last_at = :last, next_at = :due, problem = 'It is gone.', problem_at = :due"
+    await change(db, problem, last=times[0], due=times[1])
+
+    assert await ScheduleClock(db, engines).fire_due() == 0
+    stored = await get_schedule(db, "hourly")
+    assert str(stored.next_at) > now_text()
+    assert (stored.problem, stored.problem_at, stored.is_tried_again) == ("It is gone.", times[1], False)
+    await hold_schedule(db, "hourly", is_paused=True)
+    await hold_schedule(db, "hourly", is_paused=False)
+    assert (await get_schedule(db, "hourly")).problem == "It is gone."
+
+    await start_now(db, engines, "hourly", by="ann")
+    stored = await get_schedule(db, "hourly")
+    assert (stored.problem, stored.problem_at) == (None, None)
+
+
+async def test_the_problem_of_a_process_that_another_has_overtaken_is_not_recorded(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path))
+    before = await get_schedule(db, "hourly")
+    await ScheduleClock(db, engines).fire_due()
+    await note_problem(db, before, "It is gone.")
+    assert (await get_schedule(db, "hourly")).problem is None
+
+
+async def test_a_time_that_came_while_another_schedule_was_slow_was_not_missed(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, config, engines = world
+    minute = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=5)
+    daily = {"cron": f"{minute.minute} {minute.hour} * * *", "missed": "skip"}
+    await add_overdue(world, hourly(tmp_path, name="a-slow", target="no-such-workflow"))
+    await add_schedule(db, config, hourly(tmp_path, **daily))
+    times = {"last": to_time_text(minute - timedelta(days=1)), "due": to_time_text(minute)}
+    await change(db, "UPDATE schedules SET last_at = :last, next_at = :due WHERE name = 'hourly'", **times)
+    elapsed = [0.0]
+    check_trust = engines.check_trust
+
+    async def be_slow(*args: Any, **options: Any) -> Any:
+        elapsed[0] += 600.0
+        return await check_trust(*args, **options)
+
+    monkeypatch.setattr(engines, "check_trust", be_slow)
+    monkeypatch.setattr(schedules, "time", SimpleNamespace(monotonic=lambda: elapsed[0]))
+    assert await ScheduleClock(db, engines).fire_due() == 1
+    assert (await get_schedule(db, "hourly")).last_at == times["due"]
+
+
+async def test_skipped_times_are_counted_and_the_open_run_is_named(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path, cron="0 0 1 */3 *", missed="all"))
+    await ScheduleClock(db, engines).fire_due()
+    stored = await get_schedule(db, "hourly")
+    (run,) = await read_runs(db)
+    assert (stored.skipped_for, stored.last_run_id, stored.skipped > 0) == (run.id, run.id, True)
+    skips = f"{stored.skipped} {'time was' if stored.skipped == 1 else 'times were'} skipped"
+    last_run = f"ts last run {run.id[:8]}"
+    assert await explain_skips(db, stored) == f"I{last_run} is still to be started: {skips}."
+
+    await change(db, "UPDATE runs SET state = 'paused', pause_reason = 'approval'")
+    assert await explain_skips(db, stored) == f"I{last_run} still waits for an approval: {skips}."
+    await change(db, "UPDATE runs SET state = 'completed', pause_reason = NULL")
+    assert await explain_skips(db, stored) == f"{skips} while i{last_run} was not over."
+
+    assert await start_now(db, engines, "hourly", by="ann") != run.id
+    stored = await get_schedule(db, "hourly")
+    assert (stored.skipped, stored.skipped_for, await explain_skips(db, stored)) == (0, None, None)
+
+
+async def test_a_run_that_a_time_starts_ends_the_count_of_skipped_ones(world: Any, tmp_path: Path) -> None:
+    db, _, engines = world
+    await add_overdue(world, hourly(tmp_path))
+    await change(db, "UPDATE schedules SET skipped = 4, skipped_for = 'gone'")
+    assert "4 times were skipped while its run gone" in str(await explain_skips(db, await get_schedule(db, "hourly")))
+    assert await ScheduleClock(db, engines).fire_due() == 1
+    stored = await get_schedule(db, "hourly")
+    assert (stored.skipped, stored.skipped_for) == (0, None)
+
+
 async def test_a_schedule_can_start_a_flow(world: Any, tmp_path: Path) -> None:
     db, _, engines = world
     await add_overdue(world, hourly(tmp_path, kind="flow", target="report", options={"arguments": {"day": 1}}))
@@ -190,6 +303,8 @@ async def test_a_time_is_skipped_while_any_flow_of_its_schedule_is_open(world: A
 
     assert await ScheduleClock(db, engines).fire_due() == 0
     assert [row.run_id for row in await read_flows(db)] == ["by-hand"]
+    skips = await explain_skips(db, await get_schedule(db, "hourly"))
+    assert skips == "Its run by-hand is still to be started: 1 time was skipped."
     await cancel_flow("by-hand", store=db.store)
     await change(db, "UPDATE schedules SET last_at = :at, next_at = :at", at=PAST)
     assert await ScheduleClock(db, engines).fire_due() == 1

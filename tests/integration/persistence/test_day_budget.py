@@ -1,6 +1,8 @@
 """F3: the day's limit is one row, changed with the ledger: exact over processes, and as quick after many calls."""
 
 import asyncio
+import contextlib
+import sqlite3
 import uuid
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests.support.stores import finish, start_python
 from holdfast.errors import RowRefused
 from holdfast.persistence.db import Database
 from holdfast.persistence.statements import NewLedgerRow, now_text, reserve_money, settle_money
+from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import create_event
 from holdfast.runtime.stores import open_journal
 
@@ -106,9 +109,70 @@ async def test_what_a_call_did_not_need_is_free_again_and_play_money_is_apart(db
     assert await read(db, "SELECT day FROM budget_days") == now_text()[:10]
 
 
-async def test_a_call_does_not_read_what_others_have_spent(db: Database) -> None:
-    """What a reservation looks at is the run's own rows and the day's one row: no other rows are summed up."""
-    statement = reserve_money(entry())[1]
+@pytest.mark.parametrize("is_settled", [False, True], ids=["reserve", "settle"])
+async def test_a_call_reads_as_many_rows_after_ten_thousand_others_as_after_a_thousand(
+    db: Database, is_settled: bool
+) -> None:
+    first = entry()
+    async with open_journal(db.store) as journal:
+        await journal.append("j", [create_event("j", "x")], rows=reserve_money(first))
 
-    assert "ledger" not in statement.sql
-    assert "past_spending" not in statement.sql
+    async def measure() -> int:
+        settled = settle_money(first.id, cost_micros=1, input_tokens=1, output_tokens=1)
+        statements = settled if is_settled else reserve_money(entry())
+        return sum([await count_work(db, statement) for statement in statements])
+
+    await spend_elsewhere(db, 0, 1_000)
+    after_few = await measure()
+    await spend_elsewhere(db, 1_000, 10_000)
+    assert await measure() == after_few > 0
+    many = Statement("UPDATE ledger SET model = 'm' WHERE is_simulated = :no", {"no": 0})
+    assert await count_work(db, many) > 10_000  # what is counted grows where all rows are read
+
+
+async def spend_elsewhere(db: Database, first: int, end: int) -> None:
+    """Let as many other runs have made a call today, and others on as many days before."""
+    numbers = (
+        "WITH RECURSIVE numbers (n) AS "
+        "(SELECT CAST(:first AS INTEGER) UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :end)"
+    )
+    others = (
+        "INSERT INTO runs (id, template_id) {} SELECT 'o' || n, 't' FROM numbers",
+        "INSERT INTO ledger (id, run_id, phase_key, attempt, step_key, state, amount_micros, reserved_micros, model, "
+        "persona, day, is_simulated, created_at) {} "
+        "SELECT 'o' || n, 'o' || n, 'p', 1, 's', 'settled', 1, 1, 'm', 'n', :day, 0, :day FROM numbers",
+        "INSERT INTO budget_days (day, spent_micros) {} SELECT 'd' || n, 1 FROM numbers",
+    )
+    async with db.session() as session:
+        for other in others:
+            params = {"first": first, "end": end, "day": now_text()[:10]}
+            used = {name: value for name, value in params.items() if f":{name}" in other + numbers}
+            await session.execute(text(other.format(numbers)), used)
+        await session.execute(text("ANALYZE"))
+        await session.commit()
+
+
+async def count_work(db: Database, statement: Statement) -> int:
+    """Count the steps of a statement's program on SQLite, and the rows it reads on Postgres; nothing is changed."""
+    if db.path is not None:
+        steps = [0]
+
+        def count_step() -> int:
+            steps[0] += 1
+            return 0
+
+        with contextlib.closing(sqlite3.connect(db.path)) as database:
+            database.set_progress_handler(count_step, 1)
+            database.execute(statement.sql, dict(statement.params))
+            database.rollback()
+        return steps[0]
+    async with db.session() as session:
+        explain = text(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement.sql}")
+        (plan,) = (await session.execute(explain, dict(statement.params))).scalar_one()
+        await session.rollback()
+    return count_rows(plan["Plan"])
+
+
+def count_rows(node: dict[str, Any]) -> int:
+    own = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return int(own * node["Actual Loops"]) + sum(count_rows(part) for part in node.get("Plans", ()))

@@ -48,6 +48,17 @@ async def test_shares_shrink_for_who_comes_and_their_sum_never_passes_the_limit(
     assert (await take_share(db, "ollama", "b", under_way=0)).share is None
 
 
+async def test_a_limit_for_a_backend_holds_for_each_of_its_servers_unless_one_has_its_own(
+    databases: list[Database],
+) -> None:
+    db, backend = databases[0], "openai_compatible"
+    servers = (backend, f"{backend}@a", f"{backend}@b")
+    await put_limit(db, "provider", backend, 2, by="")
+    assert [(await take_share(db, server, "one", under_way=0)).share for server in servers] == [2, 2, 2]
+    await put_limit(db, "provider", f"{backend}@b", 1, by="")
+    assert [(await take_share(db, server, "one", under_way=0)).share for server in servers] == [2, 2, 1]
+
+
 @pytest.fixture
 def always_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider_shares, "_TURN_S", 1e12)

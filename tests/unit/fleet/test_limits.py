@@ -25,9 +25,13 @@ ANTHROPIC, OPENAI, SERVER = "anthropic", "openai", "openai_compatible@h:1"
 @pytest.mark.parametrize(
     ("setting", "limits", "names"),
     [
-        ({ANTHROPIC: 2}, [ANTHROPIC], ["max_parallel_model_calls is 2 here; 8 calls at a time to anthropic"]),
+        (
+            {ANTHROPIC: 2},
+            [ANTHROPIC],
+            ["max_parallel_model_calls is 2 here; 8 calls at a time to each server of anthropic"],
+        ),
         ({ANTHROPIC: 8}, [ANTHROPIC], []),
-        ({"*": 2}, [ANTHROPIC], ["max_parallel_model_calls is 2 here; 8 calls at a time to anthropic"]),
+        ({"*": 2}, [ANTHROPIC], ["max_parallel_model_calls is 2 here; 8 calls at a time to each server of anthropic"]),
         ({"*": 2, ANTHROPIC: 8}, [ANTHROPIC], []),
         ({OPENAI: 2}, [ANTHROPIC], []),
         (
@@ -38,7 +42,7 @@ ANTHROPIC, OPENAI, SERVER = "anthropic", "openai", "openai_compatible@h:1"
         (
             {SERVER: 2, "openai_compatible": 8},
             ["openai_compatible"],
-            [f"max_parallel_model_calls of {SERVER} is 2 here; 8 calls at a time to openai_compatible"],
+            [f"max_parallel_model_calls of {SERVER} is 2 here; 8 calls at a time to each server of openai_compatible"],
         ),
         ({SERVER: 8, "openai_compatible": 8}, ["openai_compatible", SERVER], []),
         (16, [ANTHROPIC], []),
@@ -57,3 +61,23 @@ def test_a_days_limit_is_compared_with_ones_own() -> None:
     assert find_differences(load_config(), [limit]) == []
     assert find_differences(load_config(day_budget_usd=25), [limit]) == []
     assert len(find_differences(load_config(day_budget_usd=5), [limit])) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (Limit("runs", "", 1_000_000.0), "1000000 runs at a time in all"),
+        (Limit("provider", "openai_compatible", 2.0), "2 calls at a time to each server of openai_compatible"),
+        (Limit("provider", SERVER, 1.0), f"1 call at a time to {SERVER}"),
+        (Limit("day", "", 3.5), "$3.50 a day"),
+        (Limit("day", "", 0.000001), "$0.000001 a day"),
+        (Limit("day", "", 1_000_000.0), "$1000000.00 a day"),
+    ],
+)
+def test_a_limit_is_said_as_it_holds(limit: Limit, words: str) -> None:
+    assert limit.describe() == words
+
+
+def test_a_setting_that_differs_is_said_in_all_its_digits() -> None:
+    (difference,) = find_differences(load_config(day_budget_usd=1_234_567.5), [Limit("day", "", 3.5)])
+    assert difference.startswith("day_budget_usd is 1234567.5 here; $3.50 a day ")

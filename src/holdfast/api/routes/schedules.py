@@ -1,6 +1,5 @@
 """Schedules: workflows and flows that are started by a cron line."""
 
-import uuid
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
@@ -16,11 +15,13 @@ from holdfast.fleet.schedules import (
     add_schedule,
     check_runs,
     check_schedule,
+    explain_skips,
     get_schedule,
     hold_schedule,
     remove_schedule,
-    start_scheduled,
+    start_now,
 )
+from holdfast.persistence.db import Database
 from holdfast.persistence.schedule_table import Schedule, list_schedules
 
 router = APIRouter(tags=["schedules"])
@@ -67,7 +68,17 @@ class ScheduleItem(BaseModel):
     created_by: str
     next_at: str | None
     last_run_id: str | None
-    problem: str | None = Field(description="Why the last time could not be fired.", examples=[None])
+    problem: str | None = Field(
+        description="Why a time could not be fired. It stays until a run starts.", examples=[None]
+    )
+    problem_at: str | None = Field(description="When that was found the last time.", examples=[None])
+    is_tried_again: bool = Field(description="False once that time was given up, as the next one came.")
+    skipped: int = Field(description="How many times were skipped since the last run, as a run was not over.")
+    skipped_for: str | None = Field(description="The run that was not over at the last of them.", examples=[None])
+    skip_reason: str | None = Field(
+        description="That in a sentence.",
+        examples=["Its last run 3f2a9c1e still waits for an approval: 4 times were skipped."],
+    )
 
 
 class ScheduleList(BaseModel):
@@ -79,13 +90,15 @@ class HoldSchedule(BaseModel):
     paused: Flag
 
 
-def _to_item(schedule: Schedule) -> ScheduleItem:
-    return ScheduleItem.model_validate(vars(schedule))
+async def _to_item(db: Database, schedule: Schedule) -> ScheduleItem:
+    reason = await explain_skips(db, schedule)
+    facts = {**vars(schedule), "is_tried_again": schedule.is_tried_again, "skip_reason": reason}
+    return ScheduleItem.model_validate(facts)
 
 
 @router.get("/api/schedules", responses=READ, summary="List schedules")
 async def show_schedules(server: ServerDep, _identity: Viewer) -> ScheduleList:
-    return ScheduleList(items=[_to_item(schedule) for schedule in await list_schedules(server.db)])
+    return ScheduleList(items=[await _to_item(server.db, schedule) for schedule in await list_schedules(server.db)])
 
 
 @router.post("/api/schedules", status_code=201, responses=WRITE, summary="Add a schedule")
@@ -99,19 +112,19 @@ async def make_schedule(body: AddSchedule, server: ServerDep, identity: Operator
         repo = await server.engines.resolve_repository(body.repo_path)
         schedule = Schedule(**{**vars(schedule), "repo_path": repo.name})
         await check_runs(server.config, server.engines, schedule)
-    return _to_item(await add_schedule(server.db, server.config, schedule))
+    return await _to_item(server.db, await add_schedule(server.db, server.config, schedule))
 
 
 @router.get("/api/schedules/{name}", responses=READ_ONE, summary="Show a schedule")
 async def show_schedule(name: ScheduleName, server: ServerDep, _identity: Viewer) -> ScheduleItem:
-    return _to_item(await get_schedule(server.db, name))
+    return await _to_item(server.db, await get_schedule(server.db, name))
 
 
 @router.patch("/api/schedules/{name}", responses=WRITE_ONE, summary="Pause a schedule, or let it go on")
 async def change_schedule(
     name: ScheduleName, body: HoldSchedule, server: ServerDep, _identity: Operator
 ) -> ScheduleItem:
-    return _to_item(await hold_schedule(server.db, name, is_paused=body.paused))
+    return await _to_item(server.db, await hold_schedule(server.db, name, is_paused=body.paused))
 
 
 @router.delete("/api/schedules/{name}", status_code=204, responses=WRITE_ONE, summary="Remove a schedule")
@@ -121,10 +134,8 @@ async def delete_schedule(name: ScheduleName, server: ServerDep, _identity: Oper
 
 
 @router.post("/api/schedules/{name}/runs", status_code=202, responses=WRITE_ONE, summary="Start its run now")
-async def start_now(name: ScheduleName, server: ServerDep, identity: Operator) -> RunRef:
+async def start_run_now(name: ScheduleName, server: ServerDep, identity: Operator) -> RunRef:
     """Start a run of a schedule now, beside its times."""
-    run_id = str(uuid.uuid4())
-    schedule = await get_schedule(server.db, name)
-    await start_scheduled(server.db, server.engines, schedule, run_id, by=identity.name)
+    run_id = await start_now(server.db, server.engines, name, by=identity.name)
     server.wake()
     return RunRef(run_id=run_id, state=RunStatus.PENDING)

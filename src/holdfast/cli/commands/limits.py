@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 KIND = Annotated[
     str, typer.Argument(metavar="KIND", help="runs, workflow, repository, user, provider, or day (in dollars).")
 ]
-_NAME_HELP = "The workflow, repository, user or provider; none for runs and day."
+_NAME_HELP = "The workflow, repository, user or provider (a backend, or backend@host); none for runs and day."
 
 
 def set_limit(
@@ -27,7 +27,8 @@ def set_limit(
 ) -> None:
     """Set a limit that holds for all processes on this database.
 
-    Runs that have to wait for a place say so; a setting of one process that differs does not count.
+    Runs that have to wait for a place say so; a setting of one process that differs does not count. A limit for a
+    backend is one of calls at a time to each of its servers; backend@host is one server.
 
     Example: holdfast limits set workflow release 2
     """
@@ -62,6 +63,7 @@ def show_limits(as_json: JSON = False) -> None:
     from holdfast.cli.terminal.output import print_json, print_text, table
     from holdfast.config import load_config
     from holdfast.fleet.limits import find_differences, read_all
+    from holdfast.quantities import format_number
 
     found = with_database(lambda db, _config: read_all(db))
     if as_json:
@@ -70,7 +72,7 @@ def show_limits(as_json: JSON = False) -> None:
     if not found:
         print_text("There are no limits for all. Set one: holdfast limits set runs 10")
         return
-    rows = [[limit.kind, limit.name, f"{limit.amount:g}", limit.set_by, limit.set_at] for limit in found]
+    rows = [[limit.kind, limit.name, format_number(limit.amount), limit.set_by, limit.set_at] for limit in found]
     print_text(table(rows, headings=["KIND", "NAME", "LIMIT", "SET BY", "SET AT"]))
     for difference in find_differences(load_config(), found):
         print_text(f"! {difference}")

@@ -20,6 +20,8 @@ from holdfast.cli.terminal.requirements import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from holdfast.config import Config
     from holdfast.persistence.db import Database
     from holdfast.persistence.schedule_table import Schedule
@@ -88,7 +90,7 @@ def add(
         created_by=get_user(),
     )
     stored = with_database(lambda db, config: _add(db, config, schedule))
-    _show(stored, is_json=as_json, text=f"Schedule {name} comes next at {_next_time(stored)}.")
+    _show(stored, None, is_json=as_json, text=f"Schedule {name} comes next at {_next_time(stored)}.")
 
 
 async def _add(db: "Database", config: "Config", schedule: "Schedule") -> "Schedule":
@@ -128,31 +130,37 @@ def list_schedules(as_json: JSON = False) -> None:
     Example: holdfast schedule list
     """
     from holdfast.cli.terminal.output import print_json, print_text, table
+    from holdfast.fleet.schedules import explain_skips
     from holdfast.persistence.schedule_table import list_schedules as read
 
-    found = with_database(lambda db, _config: read(db))
+    async def read_all(db: "Database") -> list[tuple["Schedule", str | None]]:
+        return [(each, await explain_skips(db, each)) for each in await read(db)]
+
+    found = with_database(lambda db, _config: read_all(db))
     if as_json:
-        print_json([vars(schedule) for schedule in found])
+        print_json([_to_json(schedule, skips) for schedule, skips in found])
     elif not found:
         print_text("There are no schedules. Add one: holdfast schedule add NAME WORKFLOW --cron LINE")
     else:
-        rows = [[each.name, each.target, each.cron, each.zone, _next(each)] for each in found]
-        print_text(table(rows, headings=["NAME", "STARTS", "CRON", "ZONE", "NEXT"]))
-
-
-def _next(schedule: "Schedule") -> str:
-    return schedule.problem if schedule.problem and not schedule.is_paused else _next_time(schedule)
+        rows = [
+            [each.name, each.target, each.cron, each.zone, _next_time(each), each.problem or skips or ""]
+            for each, skips in found
+        ]
+        print_text(table(rows, headings=["NAME", "STARTS", "CRON", "ZONE", "NEXT", "NOTE"]))
 
 
 def _next_time(schedule: "Schedule") -> str:
-    """Say when it comes next by the clock of its zone, in which its line is written."""
+    """Say when it comes next."""
+    is_none = schedule.is_paused or schedule.next_at is None
+    return "paused" if is_none else _by_its_clock(schedule, str(schedule.next_at))
+
+
+def _by_its_clock(schedule: "Schedule", moment: str) -> str:
+    """Write a time by the clock of the schedule's zone, in which its line is written."""
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    if schedule.is_paused or schedule.next_at is None:
-        return "paused"
-    at = datetime.fromisoformat(schedule.next_at).astimezone(ZoneInfo(schedule.zone))
-    return f"{at:%Y-%m-%d %H:%M} {schedule.zone}"
+    return f"{datetime.fromisoformat(moment).astimezone(ZoneInfo(schedule.zone)):%Y-%m-%d %H:%M} {schedule.zone}"
 
 
 def show(name: NAME, as_json: JSON = False) -> None:
@@ -162,16 +170,30 @@ def show(name: NAME, as_json: JSON = False) -> None:
     """
     from holdfast.fleet.schedules import get_schedule
 
-    found = with_database(lambda db, _config: get_schedule(db, name))
+    found, skips = with_database(lambda db, _config: _explain(db, get_schedule(db, name)))
     lines = [
         f"{found.name}: {found.kind} {found.target}, {found.cron} ({found.zone})",
         f"  missed: {found.missed} · overlap: {found.overlap} · by {found.created_by}",
         *([f"  on {found.repo_path}"] if found.repo_path else []),
         f"  next: {_next_time(found)}",
         *([f"  last run: {found.last_run_id}"] if found.last_run_id else []),
+        *([f"  skipped: {skips}"] if skips else []),
         *([f"  problem: {found.problem}"] if found.problem else []),
+        *([f"  last tried: {_last_try(found)}"] if found.problem and found.problem_at else []),
     ]
-    _show(found, is_json=as_json, text="\n".join(lines))
+    _show(found, skips, is_json=as_json, text="\n".join(lines))
+
+
+async def _explain(db: "Database", reading: "Awaitable[Schedule]") -> "tuple[Schedule, str | None]":
+    from holdfast.fleet.schedules import explain_skips
+
+    schedule = await reading
+    return schedule, await explain_skips(db, schedule)
+
+
+def _last_try(schedule: "Schedule") -> str:
+    outcome = "tried again every half minute" if schedule.is_tried_again else "that time was given up"
+    return f"{_by_its_clock(schedule, str(schedule.problem_at))}, {outcome}"
 
 
 def pause(
@@ -186,9 +208,9 @@ def pause(
     from holdfast.fleet.schedules import hold_schedule
 
     refuse_inside_agent_command("holdfast schedule pause")
-    found = with_database(lambda db, _config: hold_schedule(db, name, is_paused=not off))
+    found, skips = with_database(lambda db, _config: _explain(db, hold_schedule(db, name, is_paused=not off)))
     text = f"Schedule {name} comes next at {_next_time(found)}." if off else f"Schedule {name} is paused."
-    _show(found, is_json=as_json, text=text)
+    _show(found, skips, is_json=as_json, text=text)
 
 
 def remove(name: NAME, as_json: JSON = False) -> None:
@@ -223,20 +245,20 @@ def run_now(name: NAME, as_json: JSON = False) -> None:
 
 
 async def _start(db: "Database", config: "Config", name: str) -> str:
-    import uuid
-
     from holdfast.api.server.engines import Engines
-    from holdfast.fleet.schedules import get_schedule, start_scheduled
+    from holdfast.fleet.schedules import start_now
 
-    run_id = str(uuid.uuid4())
-    await start_scheduled(db, Engines(db, config), await get_schedule(db, name), run_id, by=get_user())
-    return run_id
+    return await start_now(db, Engines(db, config), name, by=get_user())
 
 
-def _show(schedule: "Schedule", *, is_json: bool, text: str) -> None:
+def _show(schedule: "Schedule", skips: str | None, *, is_json: bool, text: str) -> None:
     from holdfast.cli.terminal.output import print_json, print_text
 
     if is_json:
-        print_json(vars(schedule))
+        print_json(_to_json(schedule, skips))
     else:
         print_text(text)
+
+
+def _to_json(schedule: "Schedule", skips: str | None) -> dict[str, Any]:
+    return {**vars(schedule), "is_tried_again": schedule.is_tried_again, "skip_reason": skips}

@@ -11,6 +11,7 @@ from holdfast.errors import ScheduleInvalid
 
 _NAMES = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat"
 _FIELD = re.compile(rf"(?:[\d*,/-]|{_NAMES})+", re.IGNORECASE)
+_RANGE = re.compile(r"(\w+)-(\w+)(?:/\d+)?")
 _NEAR = timedelta(hours=3)  # no clock is set back or forward by more
 
 
@@ -18,7 +19,8 @@ class CronLine:
     """A cron line of five fields, by the wall clock of a zone.
 
     A time that the clock skips comes as much later as the clock was set forward. One that comes twice counts the first
-    time; where the hour is `*` each hour counts that there is.
+    time; where the hour is `*` each hour counts that there is. A range of numbers goes upwards; one of names may go on
+    in the next year or week (`nov-feb`, `sat-mon`).
     """
 
     def __init__(self, line: str, zone: str) -> None:
@@ -26,7 +28,7 @@ class CronLine:
         fields = line.split()
         if len(fields) != 5 or not all(_FIELD.fullmatch(field) for field in fields):
             raise ScheduleInvalid(f"{line!r} is no cron line.")
-        self._line = " ".join(fields)
+        self._line = " ".join(_check_ranges(field, line) for field in fields)
         self._is_hourly = fields[1] == "*"
         try:
             self._zone = ZoneInfo(zone)
@@ -83,3 +85,23 @@ class CronLine:
     def _is_steady(self, moment: datetime) -> bool:
         before, after = ((moment + shift).astimezone(self._zone) for shift in (-_NEAR, _NEAR))
         return before.utcoffset() == after.utcoffset()
+
+
+def _check_ranges(field: str, line: str) -> str:
+    """Return a field with a range of one value as that value. Raises `ScheduleInvalid` for one that goes downwards."""
+    return ",".join(_check_range(part, line) for part in field.split(","))
+
+
+def _check_range(part: str, line: str) -> str:
+    found = _RANGE.fullmatch(part)
+    if found is None:
+        return part
+    first, last = found[1].lower(), found[2].lower()
+    if first == last:
+        return first  # croniter takes such a range for all values
+    if first.isdecimal() and last.isdecimal() and int(last) < int(first):
+        raise ScheduleInvalid(
+            f"{line!r} is no cron line: the range {found[1]}-{found[2]} ends below its start.",
+            hint="Write two ranges with a comma, such as 22-23,0-4; in a range of weekdays Sunday may also be 7.",
+        )
+    return part

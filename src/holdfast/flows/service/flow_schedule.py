@@ -31,15 +31,26 @@ _AT = "%Y-%m-%dT%H%MZ"  # without a colon, which parts a run from a key where pe
 _log = logging.getLogger("holdfast.flows")
 
 
-def choose_times(cron: CronLine, *, after: datetime, now: datetime, missed: str) -> list[datetime]:
+def choose_times(
+    cron: CronLine,
+    *,
+    after: datetime,
+    now: datetime,
+    missed: str,
+    grace: timedelta = GRACE,
+    tried: datetime | None = None,
+) -> list[datetime]:
     """Return which of the times since the last one are to be fired now, the oldest first.
 
-    `missed` says what becomes of those that nobody fired when they came: none, the last of them, or all.
+    `missed` says what becomes of those that nobody fired when they came: none, the last of them, or all. One that was
+    `tried` and could not be fired was not missed: its turn lasts until the next time comes.
     """
     if missed == "all":
         return list(islice(cron.between(after, now), _MOST_AT_ONCE))
-    since = max(after, now - GRACE) if missed == "skip" else after
+    since = max(after, now - grace) if missed == "skip" else after
     last = cron.last_until(now, after=since)
+    if last is None and tried is not None and cron.next_after(tried) > now:
+        last = tried
     return [] if last is None else [last]
 
 

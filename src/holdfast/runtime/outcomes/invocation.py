@@ -17,6 +17,7 @@ from types import CoroutineType
 from typing import Any
 
 from holdfast.errors import StepTimeout
+from holdfast.quantities import format_number
 
 _MAX_THREADS = 64  # for lanes that wait for something; computing gains nothing from more threads than cores
 
@@ -48,7 +49,7 @@ async def _in_time(work: Awaitable[Any], key: str, started: float, timeout_s: fl
 
 
 def _timeout(key: str, timeout_s: float) -> StepTimeout:
-    return StepTimeout(f"Step {key!r} took longer than {timeout_s:g} s.", key=key, timeout_s=timeout_s)
+    return StepTimeout(f"Step {key!r} took longer than {format_number(timeout_s)} s.", key=key, timeout_s=timeout_s)
 
 
 async def _in_thread(call: Callable[[], Any], key: str, timeout_s: float | None, gate: "CallGate") -> Any:

@@ -9,6 +9,8 @@ async def test_a_schedule_is_added_held_started_and_removed(api: Api) -> None:
     body = {"name": "nightly", "target": "notes", "cron": "30 2 * * *", "repo_path": str(api.repo), "simulate": True}
     added = await api.operator.post("/api/schedules", json=body)
     assert (added.status_code, added.json()["zone"]) == (201, "UTC")
+    notes = ("problem", "problem_at", "is_tried_again", "skipped", "skipped_for", "skip_reason")
+    assert [added.json()[note] for note in notes] == [None, None, False, 0, None, None]
     held = await api.operator.patch("/api/schedules/nightly", json={"paused": True})
     assert held.json()["is_paused"] is True
     started = (await api.operator.post("/api/schedules/nightly/runs")).json()["run_id"]
@@ -23,7 +25,13 @@ async def test_wrong_schedules_and_limits_are_refused_and_nothing_is_written(api
     for wrong in ({"cron": "61 * * * *"}, {"zone": "Mars/Olympus"}, {"queue": "gpu"}, {"missed": "never"}):
         answer = await api.operator.post("/api/schedules", json={**body, **wrong})
         assert answer.status_code == 422, answer.text
-    for kind, name, amount in (("runs", "", 0), ("workflow", "", 2), ("day", "", -1), ("wokflow", "a", 2)):
+    for kind, name, amount in (
+        ("runs", "", 0),
+        ("workflow", "", 2),
+        ("day", "", -1),
+        ("day", "", 1e-7),
+        ("wokflow", "a", 2),
+    ):
         answer = await api.admin.put("/api/limits", json={"kind": kind, "name": name, "amount": amount})
         assert answer.status_code == 422, answer.text
     assert (await api.viewer.get("/api/schedules")).json()["items"] == []

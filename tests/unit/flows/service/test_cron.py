@@ -67,6 +67,27 @@ def test_what_is_no_cron_line_is_refused(line: str) -> None:
     assert refused.value.message.endswith(".")  # the hint is another sentence
 
 
+@pytest.mark.parametrize("line", ["5-1 * * * *", "0 22-2/2 * * *", "0 0 9-3,5 * *", "0 0 * 11-2 *", "0 0 * * 5-1"])
+def test_a_range_that_ends_below_its_start_is_refused(line: str) -> None:
+    with pytest.raises(ScheduleInvalid, match=r"is no cron line: the range .* ends below its start") as refused:
+        CronLine(line, "UTC")
+    assert "-" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "days"),
+    [("0 0 * * 5-7", [4, 5, 6]), ("0 0 * * fri-sun", [4, 5, 6]), ("0 0 * * Sat-Mon", [0, 5, 6]), ("0 0 * * 1-1", [0])],
+)
+def test_a_range_of_weekdays_may_end_with_sunday_and_by_names_in_the_next_week(line: str, days: list[int]) -> None:
+    found = CronLine(line, "UTC").between(utc("2026-01-05T00:00") - timedelta(seconds=1), utc("2026-01-11T23:59"))
+    assert [moment.weekday() for moment in found] == days
+
+
+def test_a_range_of_months_may_by_names_end_in_the_next_year() -> None:
+    found = CronLine("0 0 1 nov-feb *", "UTC").between(utc("2026-01-01T00:00"), utc("2027-01-01T00:00"))
+    assert [moment.month for moment in found] == [2, 11, 12, 1]
+
+
 @pytest.mark.parametrize("zone", ["", "Mars/Olympus", "../../etc/passwd", "/etc/localtime"])
 def test_what_is_no_zone_is_refused(zone: str) -> None:
     with pytest.raises(ScheduleInvalid, match="is no time zone"):
@@ -81,6 +102,17 @@ def test_missed_times_are_skipped_or_made_up_for() -> None:
     assert [t.hour for t in choose_times(cron, after=after, now=now, missed="all")] == [1, 2, 3, 4, 5]
     on_time = utc("2026-01-01T05:00") + timedelta(seconds=2)
     assert choose_times(cron, after=after, now=on_time, missed="skip") == [utc("2026-01-01T05:00")]
+
+
+def test_a_time_that_was_tried_is_not_missed_until_the_next_one_comes() -> None:
+    cron, after, tried = CronLine("0 */3 * * *", "UTC"), utc("2026-01-01T00:30"), utc("2026-01-01T03:00")
+
+    def choose(now: str) -> list[datetime]:
+        return choose_times(cron, after=after, now=utc(now), missed="skip", tried=tried)
+
+    assert choose("2026-01-01T03:00") == choose("2026-01-01T05:59") == [tried]
+    assert choose("2026-01-01T06:00") == [utc("2026-01-01T06:00")]
+    assert choose("2026-01-01T06:05") == []  # it was given up, and nobody was there for the next one
 
 
 def test_a_runs_id_follows_from_schedule_and_time() -> None:
