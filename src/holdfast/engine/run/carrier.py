@@ -212,7 +212,7 @@ async def carry_files_of_place(scope: RunScope) -> None:
     scope.raise_if_too_large()
     if facts:  # else a command still works on them, and its result says how they are
         await scope.log.append(scope.log.event(EventKind.WORKSPACE_CARRIED, **facts))
-        scope.history.not_carried = ()
+        scope.history.not_carried.clear()
 
 
 async def open_carrier(scope: RunScope) -> FileCarrier | None:

@@ -14,7 +14,6 @@ from tests.support.engine_world import Turn, World, git, hand_in, personas, phas
 
 import holdfast.engine
 from holdfast.engine.conversation.journal import conversation_template, send_message
-from holdfast.engine.history import History
 from holdfast.engine.run.carrier import FileCarrier
 from holdfast.engine.run.load import get_run
 from holdfast.engine.run.restoration import restore_files
@@ -23,7 +22,6 @@ from holdfast.enums import RunStatus
 from holdfast.errors import WorkspaceTooLarge
 from holdfast.persistence.carried_files import list_packs
 from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
-from holdfast.runtime.events import create_event
 
 SMALL = {**CARRIED, "carry_step_max_mb": 1}
 BIG_BYTES = 3 * 1024**2 // 2
@@ -130,6 +128,37 @@ async def test_files_that_are_in_one_place_alone_keep_the_run_there_until_they_t
     assert calls == ["first", "big", "last"]
     assert (there.worktree(run_id) / "first.txt").read_text() == "one\n"
     await there.close()
+
+
+@pytest.mark.parametrize("way", ["lost", "half restored"])
+@on_sqlite
+async def test_a_run_whose_worktree_is_lost_does_not_go_on_without_files_that_were_in_it_alone(
+    world: World, way: str
+) -> None:
+    calls: list[str] = []
+    run_id = str((await world.run(script(calls), "one", engine=SMALL)).run_id)
+    root, first = world.worktree(run_id), world.events(run_id, "tool.result")[0]
+    if way == "lost":
+        shutil.rmtree(root)
+    else:
+        (world.data_dir / "worktrees" / ".state" / root.name / "restoring").write_text("a tree")
+    before = len(world.events(run_id))
+    for _ in range(2):
+        with pytest.raises(WorkspaceTooLarge, match="only in a worktree that is gone") as refused:
+            await world.engine(script(calls), **SMALL).resume(run_id)
+        assert refused.value.facts["paths"] == ("big.bin",)
+        assert refused.value.facts["missing"].startswith("the files of its last step")
+        assert f"holdfast restore {run_id[:8]}" in refused.value.hint
+    assert len(world.events(run_id)) == before
+    assert await is_free(world)
+
+    engine = world.engine(hand_in, **SMALL)
+    async with engine._owner.owning(run_id) as (journal, claim):
+        await restore_files(engine._owner, journal, claim, before=first.seq, by="me")
+    result = await engine.resume(run_id)
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert calls == ["first", "big"]
 
 
 @on_sqlite
@@ -299,20 +328,6 @@ async def test_a_folder_without_git_that_is_too_big_waits_and_is_copied_anew(wor
     assert result.state is RunStatus.COMPLETED, result.error
     assert (world.worktree(run_id) / "big.bin").exists() == (way != "remove")
     assert [pack.kind for pack in await list_packs(world.db, run_id)] == ["phase"]
-
-
-def test_only_files_that_nothing_was_recorded_after_keep_a_run_in_its_place() -> None:
-    def event(kind: str, **payload: Any) -> Any:
-        return create_event("r", kind, seq=1, **payload)
-
-    left = event("tool.result", key="one/1/t1", result={"value": "x", "not_carried": ["big.bin"]})
-    failed = event("phase.failed", phase="one", error={})
-    carried = event("workspace.carried", tree="a" * 40)
-
-    assert History.of([left]).needs_files_of_place
-    assert not History.of([left, carried]).needs_files_of_place
-    assert not History.of([left, failed]).needs_files_of_place  # a retry starts from the files before it
-    assert History.of([left, carried, left]).not_carried == ("big.bin",)
 
 
 @on_sqlite
