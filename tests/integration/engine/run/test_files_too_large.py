@@ -1,5 +1,6 @@
 """What is too big to travel: the run waits for a person with nothing lost, and goes on where it stands."""
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ from sqlalchemy import text
 from tests.integration.engine.run.test_carried_files import CARRIED, destroy, on_sqlite, other, read_diff
 from tests.integration.engine.run.test_two_places import HAND_IN, engine_with
 from tests.support.engine_world import Turn, World, git, hand_in, personas, phase, template
+from tests.support.progress_limit import until
 
 import holdfast.engine
 from holdfast.engine.conversation.journal import conversation_template, send_message
@@ -225,6 +227,51 @@ async def test_files_of_a_hook_that_are_too_big_wait_and_the_hook_is_not_run_aga
     assert result.state is RunStatus.COMPLETED, result.error
     assert calls == ["written", "went on"]
     assert (world.worktree(run_id) / "made.txt").read_text() == "made\n"
+
+
+@pytest.mark.parametrize("first", ["write_file", "execute"])
+@on_sqlite
+async def test_a_call_that_waits_for_one_whose_files_are_too_big_is_not_begun(world: World, first: str) -> None:
+    calls: list[str] = []
+    second = {"write_file": "execute", "execute": "write_file"}[first]
+
+    async def work(turn: Turn) -> None:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def make_big() -> str:
+            begun.set()
+            await may_end.wait()
+            turn.write("beside.txt", "by the first call\n")
+            return write_big(turn, calls)
+
+        await turn.use_tool("write_file", lambda: calls.append("small") or turn.write("small.txt", "s\n"))
+        one = asyncio.create_task(turn.use_tool(first, make_big, command="true"))
+        await begun.wait()
+        two = asyncio.create_task(turn.use_tool(second, lambda: calls.append("second") or "done", command="true"))
+        await until(lambda: turn.middleware[0]._tools._workspace._queue)
+        may_end.set()
+        await asyncio.gather(one, two)
+
+    async def work_alone(turn: Turn) -> None:
+        await turn.use_tool("write_file", lambda: calls.append("small") or turn.write("small.txt", "s\n"))
+        await turn.use_tool(first, lambda: write_big(turn, calls), command="true")
+        await turn.use_tool(second, lambda: calls.append("second") or "done", command="true")
+        hand_in(turn)
+
+    paused = await world.run(work, "one", engine=SMALL)
+
+    run_id = str(paused.run_id)
+    assert (paused.state, paused.waiting_for, calls) == (RunStatus.PAUSED, "files", ["small", "big"])
+    assert {event.payload["tool"] for event in world.events(run_id, "tool.started")} <= {first}
+    (world.worktree(run_id) / "big.bin").unlink()
+    result = await world.engine(work_alone, **SMALL).resume(run_id)
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert calls == ["small", "big", "second"]
+    commands = [event.payload for event in world.events(run_id, "tool.started") if event.payload["tool"] == "execute"]
+    [before] = [command["tree_before"] for command in commands]
+    listed = git(world.worktree(run_id), "ls-tree", "-r", "--name-only", before).split()
+    assert ("beside.txt" in listed) == (second == "execute")
 
 
 @pytest.mark.parametrize("made_by", ["a tool", "nobody's call"])
