@@ -51,9 +51,9 @@ class History:
     images: tuple[ImageLabel, ...] = ()
     """What the requirements show."""
     last_tree: str | None = None
-    not_carried: tuple[str, ...] = ()
-    """The biggest files of a result that was recorded without its files, which are too big to travel: they are in the
-    place of the run alone. Nothing once files were recorded after it."""
+    not_carried: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By phase the biggest files of a result that was recorded without its files, which are too big to travel: they are
+    in the place of the run alone. Nothing once files were recorded after it."""
     retried_at: int = 0
     started_at: int = 0
     """The number of the last event with which an attempt of a phase started."""
@@ -71,8 +71,17 @@ class History:
 
     @property
     def needs_files_of_place(self) -> bool:
-        """Whether what goes on builds on files that are in the place of the run alone, and starts from no others."""
-        return bool(self.not_carried) and not (self.restore_to or self.failed)
+        """Whether a phase goes on that builds on files in the place of the run alone, and starts from no others."""
+        return any(not self._starts_from_others(phase) for phase in self.not_carried)
+
+    @property
+    def files_of_place(self) -> tuple[str, ...]:
+        """The biggest of these files."""
+        needed = (paths for phase, paths in self.not_carried.items() if not self._starts_from_others(phase))
+        return tuple(path for paths in needed for path in paths)
+
+    def _starts_from_others(self, phase: str) -> bool:
+        return phase in self.restore_to or phase in self.failed
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "History":
@@ -107,9 +116,9 @@ class _HistoryFold(EventFold):
         self._calls.add(event)
         self._money.add(event)
         if tree := find_tree(event):
-            self._history.last_tree, self._history.not_carried = tree, ()
+            self._history.last_tree, self._history.not_carried = tree, {}
         elif isinstance(result := event.payload.get("result"), dict) and result.get("not_carried"):
-            self._history.not_carried = tuple(result["not_carried"])
+            self._history.not_carried[event.lane_id.partition("/")[0]] = tuple(result["not_carried"])
         super().add(event)
 
     def finish(self) -> History:

@@ -54,7 +54,10 @@ class FilePacker(Protocol):
     """Packs the files of a run for the database."""
 
     async def pack_ahead(self, tree: str) -> dict[str, Any]:
-        """Pack files before an event names them; return what the event says: them, or what is too big of them."""
+        """Pack files before an event names them; return what the event says: them, or what is too big of them.
+
+        Raises `WorkspaceError`, and `StoreError` if the database does not have what is missing here.
+        """
         ...
 
     def raise_if_too_large(self) -> None:
@@ -125,12 +128,17 @@ class RunScope:
     async def record_files(self) -> dict[str, Any]:
         """Record the files as they are now; return what an event is to say of them.
 
-        Whoever has written that event calls `raise_if_too_large`.
+        Whoever has written that event calls `raise_if_too_large`. If the files cannot be packed, that is no failure of
+        the call that changed them: the drive stops, as with `on_disk`.
         """
         facts = await self.on_disk(self.record_tree)
         if self.packer is None or not facts:
             return facts
-        return await self.packer.pack_ahead(facts["tree"])
+        try:
+            # crash: as after every call that was made and has no result; its rule for unknown outcomes decides.
+            return await self.packer.pack_ahead(facts["tree"])
+        except (WorkspaceError, StoreError) as error:
+            raise Stopped(error) from error
 
     def raise_if_too_large(self) -> None:
         """Raise `Suspended` if files that were just recorded are too big to travel."""

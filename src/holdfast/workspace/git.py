@@ -14,7 +14,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from holdfast.errors import WorkspaceError
 from holdfast.keys import without_keys
+from holdfast.workspace.commands.process_watch import ProcessWatch
 from holdfast.workspace.repository_guard.git_settings import OverridesCache, Setting, parse_settings, to_environment
 
 # Locks of ours that a running git must keep: a git that outlives its killed engine still works on the files, and the
@@ -195,7 +196,7 @@ class Git:
             except subprocess.TimeoutExpired as late:
                 process.kill()
                 process.communicate()
-                raise WorkspaceError(f"git did not end within {TIMEOUT_S:.0f} s.", command=" ".join(command)) from late
+                raise _too_late(command[1:]) from late
             except BaseException:
                 process.kill()
                 raise
@@ -209,13 +210,13 @@ class Git:
 
         `stdin` must be short enough for a pipe.
         """
-        with self._open(args) as (child, requests, output):
+        with self._open(args) as (watch, requests, output):
             with contextlib.suppress(BrokenPipeError):
                 requests.write(stdin)
                 requests.close()
             yield output
-            if output.read(1) == b"" and child.wait() != 0:
-                raise _failure(args, GitResult(child.returncode, b"", ""))
+            if output.read(1) == b"" and (exit_code := watch.process.wait()) != 0:
+                raise _failure(args, GitResult(exit_code, b"", watch.read_errors()))
 
     @contextmanager
     def converse(self, *args: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
@@ -223,30 +224,37 @@ class Git:
 
         Whoever writes requests must read the answers before the next ones do not fit into a pipe.
         """
-        with self._open(args) as (_child, requests, output):
+        with self._open(args) as (_watch, requests, output):
             yield requests, output
 
     @contextmanager
-    def _open(self, args: tuple[str, ...]) -> Iterator[tuple["subprocess.Popen[bytes]", IO[bytes], IO[bytes]]]:
+    def _open(self, args: tuple[str, ...]) -> Iterator[tuple[ProcessWatch, IO[bytes], IO[bytes]]]:
+        """Start git for one block, and end it after that or when its time is over: then whatever the block raises is a
+        consequence, and a `WorkspaceError` says so."""
         processes = GIT_PROCESSES.get() or GitProcesses()
         child = processes.start(  # git is ours; the words are no shell's
             [*self._command(), *args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             cwd="/",
             env=self._environment(),
+            process_group=0,
         )
         assert child.stdin is not None
         assert child.stdout is not None
+        watch = ProcessWatch(child, TIMEOUT_S)
         try:
-            yield child, child.stdin, child.stdout
+            yield watch, child.stdin, child.stdout
+        except Exception as error:
+            if watch.is_late:
+                raise _too_late(args) from error
+            raise
         finally:
-            child.kill()
+            watch.end()
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.close()
             child.stdout.close()
-            child.wait()
             processes.note_end(child)
 
     def _environment(self) -> dict[str, str]:
@@ -321,6 +329,10 @@ _FIXED_VARIABLES = {
     "GIT_ADVICE": "0",
     **identity(HOLDFAST),
 }
+
+
+def _too_late(args: Sequence[str]) -> WorkspaceError:
+    return WorkspaceError(f"git did not end within {TIMEOUT_S:g} s.", command=" ".join(["git", *args]))
 
 
 def _failure(args: tuple[str, ...], result: GitResult) -> WorkspaceError:

@@ -81,3 +81,38 @@ def test_phases_that_were_under_way_are_known_to_who_takes_the_run_over() -> Non
     )
 
     assert known.open_phases == {"tests"}
+
+
+BIG = ("tool.result", "plan/1/turn1", {"key": "plan/1/turn1/a", "result": {"not_carried": ["big.bin"]}})
+CARRIED = ("workspace.carried", "main", {"tree": "t9"})
+
+
+def test_only_files_that_nothing_was_recorded_after_keep_a_run_in_its_place() -> None:
+    assert history(BIG).needs_files_of_place
+    assert not history(BIG, CARRIED).needs_files_of_place
+    assert history(BIG, CARRIED, BIG).files_of_place == ("big.bin",)
+
+
+def test_a_phase_that_starts_from_other_files_does_not_keep_a_run_in_its_place() -> None:
+    failed = ("phase.failed", "plan/1", {"phase": "plan"})
+    tried_again = ("phase.failed", "plan/1", {"phase": "plan", "is_retried": True})
+    changed = ("phase.reopened", "plan/1", {"phase": "plan", "reason": "run_changed"})
+    retried = ("run.resumed", "main", {"after": "failed"})
+
+    assert not history(started(1, "t1"), BIG, failed).needs_files_of_place
+    assert not history(started(1, "t1"), BIG, failed, retried).needs_files_of_place
+    assert not history(started(1, "t1"), BIG, changed).needs_files_of_place
+    assert history(started(1, "t1"), BIG, tried_again).needs_files_of_place
+
+
+def test_what_becomes_of_one_phase_does_not_let_another_go_on_without_its_files() -> None:
+    beside = ("phase.started", "docs/1", {"phase": "docs", "attempt_no": 1, "result": {"tree": "t1"}})
+    failed = ("phase.failed", "docs/1", {"phase": "docs"})
+    changed = ("phase.reopened", "docs/1", {"phase": "docs", "reason": "run_changed"})
+    retried = ("run.resumed", "main", {"after": "failed"})
+    also_big = ("tool.result", "docs/1/turn1", {"key": "docs/1/turn1/a", "result": {"not_carried": ["other.bin"]}})
+
+    assert history(started(1, "t1"), beside, BIG, failed).needs_files_of_place
+    assert history(started(1, "t1"), beside, BIG, failed, retried).needs_files_of_place
+    assert history(started(1, "t1"), beside, BIG, changed).needs_files_of_place
+    assert history(started(1, "t1"), beside, BIG, also_big, failed).files_of_place == ("big.bin",)

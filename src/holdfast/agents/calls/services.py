@@ -48,8 +48,9 @@ class TurnServices:
     """Runs commands before and after tool calls."""
     before_command: Callable[[], Awaitable[str]] | None = None
     """Returns the id of the files that a command is started on, so that a person can put them back."""
-    after_result: Callable[[], None] | None = None
-    """Called once the result of a tool call is recorded; raises `Suspended` if nothing may follow it for now."""
+    check_files: Callable[[], None] | None = None
+    """Called before a tool call is begun and once its result is recorded; raises `Suspended` if nothing may follow what
+    is recorded for now."""
     read_image: ReadImage | None = None
     """Returns the bytes of an image of the run by their hash."""
     limits: Limits = field(default_factory=Limits)

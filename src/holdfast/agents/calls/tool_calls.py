@@ -268,10 +268,14 @@ class ToolCallRecorder:
                 step.with_intent, step.with_result = state.price.with_intent, state.price.with_result
             # The next to read it is a model, and what it is asked is recorded first.
             step.is_acked_late = not (state.rule.is_mutating or state.is_stand_in)
+        self._check_files()  # another call may have been recorded while this one waited
         result = await self._log.step(step, state.effect)
-        if self._services.after_result is not None:
-            self._services.after_result()
+        self._check_files()
         return replace(state, result=result)
+
+    def _check_files(self) -> None:
+        if self._services.check_files is not None:
+            self._services.check_files()
 
     def _beside_no_others(self, state: ToolCallState) -> contextlib.AbstractAsyncContextManager[None]:
         """Let no file tool work while a command runs: the engine opens files as the user, and a command that changes a

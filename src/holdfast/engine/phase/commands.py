@@ -97,6 +97,7 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
     place = await asyncio.to_thread(in_flight.find_place)
     details = {"tool": "command", "argv": list(command.argv), "phase": phase, "place": place}
     step = Step(key, command.lane_id, on_unknown=in_flight.look_for, kinds=TOOL_CALL, details=details)
+    scope.raise_if_too_large()  # what an agent's call beside it has changed may be
     scope.history.commands.add(key)
     if command.kind is CommandKind.SETUP and not opened.is_contained:
         scope.history.unfenced.add(spool_key(scope.run_id, key))

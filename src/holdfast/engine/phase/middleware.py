@@ -108,10 +108,11 @@ def make_middleware(
 
     async def after_mutation() -> dict[str, Any]:
         facts = await scope.record_files()
-        scope.current_tree = facts.get("tree", scope.current_tree)
+        scope.current_tree = facts.get("tree", "")  # of files that are in no tree the last one says nothing
         return facts
 
     async def before_command() -> str:
+        scope.raise_if_too_large()  # it may have waited for the call whose files are
         if not scope.current_tree:
             await after_mutation()
             scope.raise_if_too_large()
@@ -126,7 +127,7 @@ def make_middleware(
         shell=shell,
         hooks=PhaseHooks(scope, phase, attempt) if scope.template.hooks else None,
         before_command=before_command,
-        after_result=scope.raise_if_too_large,
+        check_files=scope.raise_if_too_large,
         read_image=lambda digest: read_image(scope, digest),
         retries=RetryRules.of(persona, scope.config),
         provider_slot=get_rate_limits(scope.config, scope.db).slot(provider_of(persona), scope.run_id),

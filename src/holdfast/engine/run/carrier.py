@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.engine.disk_work import run_interruptible
 from holdfast.engine.run.local_files import unpack_all
-from holdfast.engine.scope import RunScope
+from holdfast.engine.scope import RunScope, to_workspace_error
 from holdfast.enums import PauseReason
 from holdfast.errors import WorkspaceError, WorkspaceTooLarge
 from holdfast.persistence.carried_files import PackLabel, list_packs
@@ -159,11 +159,14 @@ class FileCarrier:
             raise self._to_pause(error) from error
 
     async def _pack(self, objects: list[str], without: list[str]) -> bytes:
-        """Make a pack. Raises `WorkspaceTooLarge`."""
+        """Make a pack. Raises `WorkspaceTooLarge`, `WorkspaceError` and, while the database is away, `StoreError`."""
         repo = self._scope.place.repo
 
         def make() -> bytes:
-            return make_pack(repo, objects, without=without, max_bytes=self._max_bytes)
+            try:
+                return make_pack(repo, objects, without=without, max_bytes=self._max_bytes)
+            except OSError as error:
+                raise to_workspace_error(error) from error
 
         try:
             return await run_interruptible(make)
@@ -209,7 +212,7 @@ async def carry_files_of_place(scope: RunScope) -> None:
     scope.raise_if_too_large()
     if facts:  # else a command still works on them, and its result says how they are
         await scope.log.append(scope.log.event(EventKind.WORKSPACE_CARRIED, **facts))
-        scope.history.not_carried = ()
+        scope.history.not_carried.clear()
 
 
 async def open_carrier(scope: RunScope) -> FileCarrier | None:

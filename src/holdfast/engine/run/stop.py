@@ -117,7 +117,8 @@ async def _pause(scope: RunScope, waiting: Sequence[Suspended]) -> RunStatus:
     ]
     reasons = {suspended.reason for suspended in waiting}
     reason = next(reason for reason in PauseReason if reason in reasons)
-    error = next((error_facts(suspended.error) for suspended in waiting if suspended.error is not None), None)
+    errors = [suspended.error for suspended in waiting if suspended.reason is reason and suspended.error is not None]
+    error = error_facts(errors[0]) if errors else None
     facts: dict[str, Any] = {} if error is None else {"error": error}
     paused = scope.log.event(
         EventKind.RUN_PAUSED,

@@ -58,21 +58,35 @@ async def open_files(scope: RunScope) -> bool:
 
 
 def check_files_of_place(scope: RunScope) -> None:
-    """Raise `WorkspaceTooLarge`, with the fact `missing`, if the run can only go on in the place where its files are.
+    """Raise `WorkspaceTooLarge`, with the fact `missing`, if the run can only go on where its files are, or were.
 
     Its agent was told that it has made them.
     """
-    history = scope.history
-    if not history.needs_files_of_place or history.place in ("", find_place(scope.config.data_dir).data):
+    if not scope.history.needs_files_of_place:
         return
     short = scope.run_id[:8]
+    if scope.history.place not in ("", find_place(scope.config.data_dir).data):
+        where, hint = "is only on the machine that made it", "Resume it there. If that machine is gone: "
+    elif not _find_worktree(scope).is_dir() or _find_mark(scope).exists():
+        where, hint = "was only in a worktree that is gone", ""
+    else:
+        return
     raise WorkspaceTooLarge(
-        f"What the last step of run {short} changed was too big to be stored, and is only on the machine that made it.",
-        hint=f"Resume it there. If that machine is gone: holdfast restore {short} lists the calls, and --before EVENT "
-        "lets the phase start again from the files before one of them.",
-        paths=history.not_carried,
+        f"What the last step of run {short} changed was too big to be stored, and {where}.",
+        hint=f"{hint}holdfast restore {short} lists the calls, and --before EVENT lets the phase start again from the "
+        "files before one of them.",
+        paths=scope.history.files_of_place,
         missing="the files of its last step, which were too big to be stored",
     )
+
+
+def _find_worktree(scope: RunScope) -> Path:
+    return scope.config.data_dir / "worktrees" / to_component(scope.run_id)
+
+
+def _find_mark(scope: RunScope) -> Path:
+    """Find the file that is there while a worktree is made anew and does not have its files yet."""
+    return scope.config.data_dir / "worktrees" / ".state" / to_component(scope.run_id) / "restoring"
 
 
 def _is_here(scope: RunScope) -> bool:
@@ -87,9 +101,9 @@ def _is_here(scope: RunScope) -> bool:
 
 def _open(scope: RunScope) -> tuple[Workspace, bool]:
     data_dir, tree, origin = scope.config.data_dir, scope.history.last_tree, scope.run.forked_from
-    mark = data_dir / "worktrees" / ".state" / to_component(scope.run_id) / "restoring"
+    mark = _find_mark(scope)
     is_elsewhere = scope.history.place not in ("", find_place(data_dir).data)
-    if tree and (is_elsewhere or not (data_dir / "worktrees" / to_component(scope.run_id)).is_dir()):
+    if tree and (is_elsewhere or not _find_worktree(scope).is_dir()):
         mark.parent.mkdir(parents=True, exist_ok=True)
         # crash: whoever comes next restores as well, though the worktree looks complete by then.
         write_whole(mark, tree)

@@ -5,6 +5,7 @@ twice does no harm, and one that was cut off is unpacked again.
 """
 
 import hashlib
+import io
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,12 +42,12 @@ def make_pack(
     """
     revisions = "".join(f"{name}\n" for name in objects) + "".join(f"^{name}\n" for name in without)
     with Git(git_dir=repo).stream(*_PACK, "--thin", stdin=revisions.encode()) as output:
-        packed = bytearray()
-        while len(packed) <= max_bytes and (data := output.read(_READ_BYTES)):
-            packed += data  # what is too big must not fill the memory before it is refused
-    if len(packed) > max_bytes:
+        packed = io.BytesIO()  # which gives its bytes away without a copy
+        while packed.tell() <= max_bytes and (data := output.read(_READ_BYTES)):
+            packed.write(data)  # what is too big must not fill the memory before it is refused
+    if packed.tell() > max_bytes:
         raise _too_large(repo, objects[-1], "What changed in one step", max_bytes, without=without)
-    return bytes(packed)
+    return packed.getvalue()
 
 
 def unpack(repo: Path, packs: Sequence[bytes]) -> None:

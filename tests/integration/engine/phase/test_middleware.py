@@ -6,9 +6,11 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from tests.support.engine_world import Turn, Unserialisable, World, phase
+from tests.support.engine_world import Turn, Unserialisable, World, git, phase
 
+from holdfast.agents.tools.shell import granted_shell
 from holdfast.enums import RunStatus
+from holdfast.runtime.step import step_key
 
 
 async def test_every_middleware_is_langchains_and_wraps_tool_calls(world: World) -> None:
@@ -156,3 +158,36 @@ async def test_a_turn_that_hangs_in_a_tool_ends_soon_after_its_time(
 
     assert result.error is not None
     assert result.error.code == "phase_timeout"
+
+
+async def test_a_command_is_not_said_to_start_on_files_that_a_later_one_has_changed(world: World) -> None:
+    """What is left of several commands at once is recorded by the last of them; until then no tree says how it is."""
+
+    async def script(turn: Turn) -> None:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def run_long() -> None:
+            shell, key = granted_shell(), step_key()
+            assert shell is not None
+            shell.of_run.add(key)  # as of a command of the spool
+            begun.set()
+            await may_end.wait()
+            shell.of_run.discard(key)
+
+        await turn.use_tool("write_file", lambda: turn.write("first.txt", "one\n"))
+        long = asyncio.create_task(turn.use_tool("execute", run_long, command="long"))
+        await begun.wait()
+        await turn.use_tool("execute", lambda: turn.write("second.txt", "two\n"), command="short")
+        await turn.use_tool("execute", lambda: "nothing", command="beside")
+        may_end.set()
+        await long
+        await turn.use_tool("execute", lambda: "nothing", command="after")
+        turn.hand_in()
+
+    result = await world.run(script)
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    trees = [event.payload.get("tree_before") for event in world.events(result.run_id, "tool.started")]
+    listed = [tree and git(world.worktree(result.run_id), "ls-tree", "--name-only", tree).split() for tree in trees]
+    first = ["app.py", "first.txt"]
+    assert listed == [first, first, None, [*first, "second.txt"]]

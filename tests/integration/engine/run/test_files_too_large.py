@@ -1,5 +1,6 @@
 """What is too big to travel: the run waits for a person with nothing lost, and goes on where it stands."""
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -11,10 +12,10 @@ from sqlalchemy import text
 from tests.integration.engine.run.test_carried_files import CARRIED, destroy, on_sqlite, other, read_diff
 from tests.integration.engine.run.test_two_places import HAND_IN, engine_with
 from tests.support.engine_world import Turn, World, git, hand_in, personas, phase, template
+from tests.support.progress_limit import until
 
 import holdfast.engine
 from holdfast.engine.conversation.journal import conversation_template, send_message
-from holdfast.engine.history import History
 from holdfast.engine.run.carrier import FileCarrier
 from holdfast.engine.run.load import get_run
 from holdfast.engine.run.restoration import restore_files
@@ -23,7 +24,6 @@ from holdfast.enums import RunStatus
 from holdfast.errors import WorkspaceTooLarge
 from holdfast.persistence.carried_files import list_packs
 from holdfast.runtime.checkpoint.run_lock import find_held, lock_folder
-from holdfast.runtime.events import create_event
 
 SMALL = {**CARRIED, "carry_step_max_mb": 1}
 BIG_BYTES = 3 * 1024**2 // 2
@@ -132,6 +132,37 @@ async def test_files_that_are_in_one_place_alone_keep_the_run_there_until_they_t
     await there.close()
 
 
+@pytest.mark.parametrize("way", ["lost", "half restored"])
+@on_sqlite
+async def test_a_run_whose_worktree_is_lost_does_not_go_on_without_files_that_were_in_it_alone(
+    world: World, way: str
+) -> None:
+    calls: list[str] = []
+    run_id = str((await world.run(script(calls), "one", engine=SMALL)).run_id)
+    root, first = world.worktree(run_id), world.events(run_id, "tool.result")[0]
+    if way == "lost":
+        shutil.rmtree(root)
+    else:
+        (world.data_dir / "worktrees" / ".state" / root.name / "restoring").write_text("a tree")
+    before = len(world.events(run_id))
+    for _ in range(2):
+        with pytest.raises(WorkspaceTooLarge, match="only in a worktree that is gone") as refused:
+            await world.engine(script(calls), **SMALL).resume(run_id)
+        assert refused.value.facts["paths"] == ("big.bin",)
+        assert refused.value.facts["missing"].startswith("the files of its last step")
+        assert f"holdfast restore {run_id[:8]}" in refused.value.hint
+    assert len(world.events(run_id)) == before
+    assert await is_free(world)
+
+    engine = world.engine(hand_in, **SMALL)
+    async with engine._owner.owning(run_id) as (journal, claim):
+        await restore_files(engine._owner, journal, claim, before=first.seq, by="me")
+    result = await engine.resume(run_id)
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert calls == ["first", "big"]
+
+
 @on_sqlite
 async def test_the_phase_starts_again_elsewhere_from_stored_files_if_the_machine_is_gone(world: World) -> None:
     calls: list[str] = []
@@ -196,6 +227,51 @@ async def test_files_of_a_hook_that_are_too_big_wait_and_the_hook_is_not_run_aga
     assert result.state is RunStatus.COMPLETED, result.error
     assert calls == ["written", "went on"]
     assert (world.worktree(run_id) / "made.txt").read_text() == "made\n"
+
+
+@pytest.mark.parametrize("first", ["write_file", "execute"])
+@on_sqlite
+async def test_a_call_that_waits_for_one_whose_files_are_too_big_is_not_begun(world: World, first: str) -> None:
+    calls: list[str] = []
+    second = {"write_file": "execute", "execute": "write_file"}[first]
+
+    async def work(turn: Turn) -> None:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def make_big() -> str:
+            begun.set()
+            await may_end.wait()
+            turn.write("beside.txt", "by the first call\n")
+            return write_big(turn, calls)
+
+        await turn.use_tool("write_file", lambda: calls.append("small") or turn.write("small.txt", "s\n"))
+        one = asyncio.create_task(turn.use_tool(first, make_big, command="true"))
+        await begun.wait()
+        two = asyncio.create_task(turn.use_tool(second, lambda: calls.append("second") or "done", command="true"))
+        await until(lambda: turn.middleware[0]._tools._workspace._queue)
+        may_end.set()
+        await asyncio.gather(one, two)
+
+    async def work_alone(turn: Turn) -> None:
+        await turn.use_tool("write_file", lambda: calls.append("small") or turn.write("small.txt", "s\n"))
+        await turn.use_tool(first, lambda: write_big(turn, calls), command="true")
+        await turn.use_tool(second, lambda: calls.append("second") or "done", command="true")
+        hand_in(turn)
+
+    paused = await world.run(work, "one", engine=SMALL)
+
+    run_id = str(paused.run_id)
+    assert (paused.state, paused.waiting_for, calls) == (RunStatus.PAUSED, "files", ["small", "big"])
+    assert {event.payload["tool"] for event in world.events(run_id, "tool.started")} <= {first}
+    (world.worktree(run_id) / "big.bin").unlink()
+    result = await world.engine(work_alone, **SMALL).resume(run_id)
+
+    assert result.state is RunStatus.COMPLETED, result.error
+    assert calls == ["small", "big", "second"]
+    commands = [event.payload for event in world.events(run_id, "tool.started") if event.payload["tool"] == "execute"]
+    [before] = [command["tree_before"] for command in commands]
+    listed = git(world.worktree(run_id), "ls-tree", "-r", "--name-only", before).split()
+    assert ("beside.txt" in listed) == (second == "execute")
 
 
 @pytest.mark.parametrize("made_by", ["a tool", "nobody's call"])
@@ -299,20 +375,6 @@ async def test_a_folder_without_git_that_is_too_big_waits_and_is_copied_anew(wor
     assert result.state is RunStatus.COMPLETED, result.error
     assert (world.worktree(run_id) / "big.bin").exists() == (way != "remove")
     assert [pack.kind for pack in await list_packs(world.db, run_id)] == ["phase"]
-
-
-def test_only_files_that_nothing_was_recorded_after_keep_a_run_in_its_place() -> None:
-    def event(kind: str, **payload: Any) -> Any:
-        return create_event("r", kind, seq=1, **payload)
-
-    left = event("tool.result", key="one/1/t1", result={"value": "x", "not_carried": ["big.bin"]})
-    failed = event("phase.failed", phase="one", error={})
-    carried = event("workspace.carried", tree="a" * 40)
-
-    assert History.of([left]).needs_files_of_place
-    assert not History.of([left, carried]).needs_files_of_place
-    assert not History.of([left, failed]).needs_files_of_place  # a retry starts from the files before it
-    assert History.of([left, carried, left]).not_carried == ("big.bin",)
 
 
 @on_sqlite

@@ -3,13 +3,19 @@
 import asyncio
 import uuid
 
+import pytest
 from tests.support.engine_processes import Zygote
 from tests.support.engine_world import Turn, World, hand_in, phase
 
+from holdfast.agents.calls.provider_errors import ProviderPause
+from holdfast.agents.calls.stall_detector import Stalled
+from holdfast.engine.run.carrier import FilesTooLarge
 from holdfast.enums import RunStatus
+from holdfast.errors import ProviderKeyRefused, WorkspaceTooLarge
 from holdfast.fleet.run_drive import WorkflowDrive
 from holdfast.persistence.listings import list_due
 from holdfast.persistence.statements import set_wake
+from holdfast.runtime.step import Suspended
 from holdfast.runtime.stores import open_journal
 
 
@@ -79,3 +85,23 @@ async def test_a_request_that_nobody_acted_on_does_not_stop_a_later_resume(world
     await world.engine().decide(waiting.run_id, approval_id, "approve")
 
     assert (await world.engine(hand_in).resume(waiting.run_id)).state is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("urgent", "reason", "code"),
+    [
+        (ProviderPause(ProviderKeyRefused("The key is refused.")), "provider", "provider_key_refused"),
+        (Stalled("It gets nowhere."), "stalled", None),
+    ],
+)
+async def test_of_several_reasons_to_wait_the_error_is_that_of_the_most_urgent_one(
+    world: World, urgent: Suspended, reason: str, code: str | None
+) -> None:
+    def wait(turn: Turn) -> None:
+        raise FilesTooLarge(WorkspaceTooLarge("Too big.")) if turn.phase_key == "first" else urgent
+
+    paused = await world.run(wait, *(phase(key, needs=[], read_only=True) for key in ("first", "second")))
+
+    assert (paused.waiting_for, paused.error and paused.error.code) == (reason, code)
+    [event] = world.events(paused.run_id, "run.paused")
+    assert event.payload.get("error", {}).get("code") == code

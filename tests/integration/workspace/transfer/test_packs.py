@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 from tests.support.user_repository import UserRepo
 
-from holdfast.errors import WorkspaceTooLarge
+from holdfast.errors import WorkspaceError, WorkspaceTooLarge
 from holdfast.workspace.transfer.packs import make_pack
 
 
@@ -43,3 +43,22 @@ def test_only_what_the_step_changed_is_named_and_no_more_of_it_is_read_than_may_
 
     assert refused.value.facts["paths"] == ("new.bin", "small.txt")
     assert peak < 4 * 1024**2
+
+
+def test_a_pack_is_in_the_memory_once(repo: UserRepo) -> None:
+    first = repo.git("rev-parse", "HEAD")
+    (repo.path / "new.bin").write_bytes(os.urandom(8 * 1024**2))
+    repo.commit("second")
+    second = repo.git("rev-parse", "HEAD^{tree}")
+
+    tracemalloc.start()
+    size = len(make_pack(repo.path / ".git", [second], without=[first]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert 8 * 1024**2 < size < peak < size * 3 // 2
+
+
+def test_a_pack_that_cannot_be_made_says_why(repo: UserRepo) -> None:
+    with pytest.raises(WorkspaceError, match=f"failed: fatal: bad object {'0' * 39}1"):
+        make_pack(repo.path / ".git", [f"{'0' * 39}1"])
