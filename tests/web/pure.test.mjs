@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { filterRows, rowFilter, unfoldRows } from "../../src/holdfast/web/js/model/trace.js";
-import { Activity, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
+import { Activity, brief, outcomeOf } from "../../src/holdfast/web/js/model/activity.js";
 import { describeCall, describeNote, toStepRow } from "../../src/holdfast/web/js/model/flow.js";
 import { readComments, withComment } from "../../src/holdfast/web/js/model/line-comments.js";
 import { parseInline, parseMarkdown } from "../../src/holdfast/web/js/model/markdown.js";
@@ -277,4 +277,13 @@ test("comments on lines are a part of the text, which may say more", () => {
 	assert.equal(withComment(withComment("", "a:1", "x"), "a:1", " "), "");
 	assert.equal(withComment("Good.\n\nMore.", "a:1", ""), "Good.\n\nMore.\n");
 	assert.deepEqual([...readComments("No comment: at 10:30 it was late.\nAt 10:30: late.")], [["At 10:30", "late."]]);
+});
+
+test("an argument that the tool does not heed hides none that it does", () => {
+  assert.equal(brief("write_file", { command: "README.md", file_path: "/Makefile", content: "x" }), "/Makefile … (+1 argument)");
+  assert.equal(brief("read_file", { file_path: "/a", offset: 5 }), "/a");
+  assert.equal(brief("deploy", { path: "/docs", target: "production", force: true }), "path: /docs, target: production, force: true");
+  assert.equal(brief("deploy", { path: "a, target: b", "x: y": 1 }), 'path: "a, target: b", "x: y": 1');
+  assert.equal(brief("deploy", Object.fromEntries([1, 2, 3, 4].map((n) => [`n${n}`, "x".repeat(40)]))).endsWith(" … (+2 arguments)"), true);
+  assert.equal(brief("ls", undefined), "");
 });

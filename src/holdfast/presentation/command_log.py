@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.runtime.event_text import describe_request, find_argv, find_message, message_text
+from holdfast.runtime.event_text import describe_request, find_message, message_text
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_fold.call_line import find_argv
 from holdfast.runtime.run_fold.tool_outcomes import EXIT_NOTE, find_exit_code
 
 _TOOLS = ("command", "execute", "agent")

@@ -72,7 +72,6 @@ PAUSES: Mapping[str, Pause] = {
 
 _SOME_PAUSE = Pause("Waits", "Waiting", "It waits.")
 _DONE = ("completed", "skipped")
-_CALL_CHARS = 80
 
 
 def find_pause(reason: str | None) -> Pause:
@@ -252,10 +251,9 @@ def _describe_call(call: "CallSpan | None") -> str:
         return ""
     if call.type == "model":
         return ": the model is thinking"
-    brief = first_line(call.brief, _CALL_CHARS)
-    if call.tool in ("execute", "command") and brief:
-        return f": “$ {brief}”"
-    return f": {call.label} {brief}".rstrip()
+    if call.tool in ("execute", "command") and call.brief:
+        return f": “$ {call.brief}”"
+    return f": {call.label} {call.brief}".rstrip()
 
 
 def _describe_pause(run: RunFacts, trace: "RunTrace | None") -> StatusLine:

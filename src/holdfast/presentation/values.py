@@ -27,12 +27,18 @@ def describe_json(text: str) -> str:
 def _to_lines(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
-            yield from _to_field(f"{name}:", inner)
+            yield from _to_field(f"{_to_name(str(name))}:", inner)
     elif _is_list(value) and value:
         for item in value:
             yield from _to_item(item)
     else:
         yield from _to_text(value).splitlines() or [""]
+
+
+def _to_name(name: str) -> str:
+    """Return the name of a field; quoted where it could be taken for a line, or a field, of its own."""
+    is_plain = name.isprintable() and name.strip() == name != "" and ":" not in name and name[0] not in '-"'
+    return name if is_plain else json.dumps(name, ensure_ascii=not name.isprintable())
 
 
 def _to_field(name: str, value: Any) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from holdfast.images import read_labels
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.jsondata import to_json
+from holdfast.runtime.run_fold.call_line import describe_call
 
 _PHRASES: Mapping[str, str] = {
     EventKind.RUN_CREATED: "run created: {purpose}",
@@ -88,10 +89,6 @@ _IF_THERE: Mapping[str, str] = {
     "root": " in {}",
     "took_s": " after {} s",
 }
-_AGENT = "agent"
-_AGENT_ARGS = frozenset({"argv", "model", "envelope"})
-"""How a coding agent is called, by the engine itself; the envelope is named by its hash."""
-_TARGETS = ("command", "file_path", "pattern", "path", "query", "url", "description")
 
 
 class EventText(NamedTuple):
@@ -171,28 +168,6 @@ def iter_messages(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from iter_messages(item)
 
 
-def describe_call(payload: Mapping[str, Any]) -> str:
-    """Describe a call: the command line, or the tool and what it is about; nothing if the event has neither."""
-    args = payload.get("args")
-    if (argv := find_argv(payload)) is not None:
-        return " ".join(argv)
-    target = next((args[name] for name in _TARGETS if args.get(name)), "") if isinstance(args, Mapping) else ""
-    return f"{payload.get('tool') or ''} {target}".strip()
-
-
-def find_argv(payload: Mapping[str, Any]) -> list[str] | None:
-    """Return the words of a command that is all there is to a call: one of the template, or a coding agent.
-
-    A model chooses the arguments of every other call. A list of that name among them is one more argument, which must
-    not stand for what the call does.
-    """
-    args, argv = payload.get("args"), payload.get("argv")
-    if args is not None:
-        is_agent = payload.get("tool") == _AGENT and isinstance(args, Mapping) and args.keys() <= _AGENT_ARGS
-        argv = args.get("argv") if is_agent else None
-    return [str(part) for part in argv] if argv and isinstance(argv, list) else None
-
-
 def describe_request(request: Mapping[str, Any]) -> str:
     """Describe what a command asked the network proxy for: the host, how often, and what came of it."""
     count = request.get("count")
@@ -269,7 +244,7 @@ class _Words(dict[str, str]):
 
     def _to_call(self, _value: Any) -> str:
         name = (find_message(self._result) or {}).get("name")
-        return self._show(describe_call(self._payload) or name or self._payload.get("key") or "a call")
+        return describe_call(self._payload, self._max_chars) or self._show(name or self._payload.get("key") or "a call")
 
     def _to_calls(self, _value: Any) -> str:
         calls = (find_message(self._result) or {}).get("tool_calls")

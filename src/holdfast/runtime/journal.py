@@ -13,7 +13,6 @@ from typing import TypeVar
 from holdfast.errors import (
     HoldfastError,
     LeaseLost,
-    RunBusy,
     RunIdInvalid,
     StoreBusy,
     StoreUnavailable,
@@ -21,6 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.runtime.batch_sender import BatchSender, Waiting
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Claim, JournalStore, Leases, Statement, prepare
+from holdfast.runtime.checkpoint.claim_batches import ClaimBatches, call_store
 from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
@@ -30,7 +30,6 @@ _T = TypeVar("_T")
 CommitListener = Callable[[Sequence[Append], Sequence[AppendResult], float], None]
 """Called on the loop after each commit: the appends, what became of each, and how many seconds it took."""
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
-_WAIT_S = 30.0
 _HELD_WAIT_S, _HELD_LOOK_S = 120.0, 0.05  # as long as what is to be recorded waits for the store
 
 
@@ -48,9 +47,7 @@ class Journal:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._claims: dict[str, Claim] = {}
-        self._claim_requests: set[str] = set()
-        self._claiming = Coalescer(self._claim_all, lambda claim: self._releasing(claim))
-        self._releasing = Coalescer(self._release_all)
+        self._claim_batches = ClaimBatches(store)
         self._reading_heads = Coalescer(self._read_heads)
         self.heads: dict[str, int] = {}
         """The last numbers of runs that this journal has heard of."""
@@ -72,10 +69,10 @@ class Journal:
         """Become the owner of a run. Raises `RunBusy` if a live owner has it and `force` is not given."""
         self.writers += 1
         try:
-            claims = (
-                asyncio.to_thread(self.store.claim, run_id, force=True) if force else self._claim_with_others(run_id)
-            )
-            claim = await claims
+            if force:
+                claim = await asyncio.to_thread(self.store.claim, run_id, force=True)
+            else:
+                claim = await self._claim_batches.claim(run_id)
         finally:
             self.writers -= 1
         self.adopt(claim)
@@ -88,15 +85,6 @@ class Journal:
         self._note_head(claim.run_id, claim.head)  # others' events, of which the watcher would tell nobody any more
         self.heads[claim.run_id] = claim.head
 
-    async def _claim_with_others(self, run_id: str) -> Claim:
-        if run_id in self._claim_requests:
-            raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
-        self._claim_requests.add(run_id)
-        try:
-            return await self._claiming(run_id)
-        finally:
-            self._claim_requests.discard(run_id)
-
     async def release(self, claim: Claim) -> None:
         """Give a run up; it stays in the state it is in."""
         if self._claims.get(claim.run_id) == claim:
@@ -106,7 +94,7 @@ class Journal:
         if claim.run_id not in self._listeners:
             self.heads.pop(claim.run_id, None)
         if not self.store.forget(claim):
-            await self._releasing(claim)
+            await self._claim_batches.release(claim)
 
     @property
     def may_begin(self) -> bool:
@@ -285,7 +273,7 @@ class Journal:
 
     async def query(self, read: Callable[[JournalStore], _T]) -> _T:
         """Read rows that stand beside the journals: on the loop where that is quick, else in a thread."""
-        return await self._call(lambda _wait_s: read(self.store))
+        return await call_store(self.store, lambda _wait_s: read(self.store))
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         """Yield every event after `after`, then each new one as it is committed, by whichever process.
@@ -370,7 +358,7 @@ class Journal:
                 on_head(0)
         if self._leases is not None:
             self._leases.remove_listener(self._hear_of_loss)
-        await self._claiming.settle()
+        await self._claim_batches.settle()
         await self._is_idle.wait()
         try:
             for claim in list(self._claims.values()):
@@ -380,20 +368,6 @@ class Journal:
                 self._watcher.stop()
             await self._sender.close()
 
-    async def _claim_all(self, run_ids: list[str]) -> Sequence[Claim | BaseException]:
-        return await self._call(lambda wait_s: self.store.claim_many(run_ids, wait_s=wait_s))
-
-    async def _release_all(self, claims: list[Claim]) -> Sequence[None]:
-        await self._call(lambda _wait_s: self.store.release_many(claims))
-        return [None] * len(claims)
-
     async def _read_heads(self, run_ids: list[str]) -> Sequence[int]:
-        heads = await self._call(lambda _wait_s: self.store.read_heads(run_ids))
+        heads = await call_store(self.store, lambda _wait_s: self.store.read_heads(run_ids))
         return [heads.get(run_id, 0) for run_id in run_ids]
-
-    async def _call(self, work: Callable[[float], _T]) -> _T:
-        """Do a short piece of the store's work on the loop if that needs no waiting, else in a thread."""
-        if self.store.is_local:
-            with contextlib.suppress(StoreBusy):
-                return work(0)
-        return await asyncio.to_thread(work, _WAIT_S)

@@ -26,7 +26,7 @@ from holdfast.presentation.status import (
 )
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event
-from holdfast.runtime.run_fold.payload_text import brief, error_text, first_line
+from holdfast.runtime.run_fold.payload_text import error_text, first_line
 
 FORMAT = Path(holdfast.__file__).parent / "web" / "js" / "format.js"
 AT = "2026-01-01T00:00:00.000Z"
@@ -183,7 +183,6 @@ def test_quantities_are_said_as_people_say_them() -> None:
     assert [plural(1, "try", "tries"), plural(1200, "run")] == ["1 try", "1,200 runs"]
     assert [first_line("## A\nb"), first_line("x" * 9, 5)] == ["A", "xxxx…"]
     assert [error_text({"message": "m"}), error_text({"code": "c"}), error_text(None)] == ["m", "c", ""]
-    assert [brief({"n": 1, "command": "ls"}), brief({"a": "b"}), brief(None), brief({})] == ["ls", "b", "", ""]
 
 
 def test_where_a_program_works_nobody_would_read_a_message_and_that_is_said() -> None:

@@ -363,4 +363,4 @@ def test_calls_stand_in_the_order_in_which_they_began() -> None:
 
     _, *rows = rows_of(known, now=9, opened={"*"})
 
-    assert [(row.key, row.brief) for row in rows] == [("a", "sum"), ("b", "")]
+    assert [(row.key, row.brief) for row in rows] == [("a", "pattern: sum, path: /"), ("b", "")]

@@ -21,6 +21,12 @@ def test_a_persona_in_an_event_is_its_name() -> None:
     assert describe_event(named).phrase == "phase spec started, by writer"
 
 
+def test_a_call_is_described_by_what_its_tool_heeds() -> None:
+    args = {"command": "README.md", "file_path": "/" + "x" * 100, "content": "all good"}
+    event = create_event("r", EventKind.TOOL_STARTED, key="k", tool="write_file", args=args)
+    assert describe_event(event, max_chars=10).phrase == "calls write_file /xxxxxxxx… … (+1 argument)"
+
+
 def test_a_change_of_a_run_says_what_is_different() -> None:
     facts = {"personas": {"author": PERSONA}, "requirements_md": "Another one", "reopened": ["draft"]}
     changed = create_event("r", EventKind.RUN_CHANGED, by="root", **facts)

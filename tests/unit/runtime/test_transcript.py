@@ -70,7 +70,11 @@ def test_an_event_of_a_newer_version_keeps_its_kind_and_payload() -> None:
         ),
         ("tool.started", {"tool": "command", "argv": ["make", "test"]}, "calls make test"),
         ("tool.started", {"tool": "agent", "args": {"argv": ["codex", "exec"]}}, "calls codex exec"),
-        ("tool.started", {"tool": "execute", "args": {"command": "ls", "argv": ["make"]}}, "calls execute ls"),
+        (
+            "tool.started",
+            {"tool": "execute", "args": {"command": "ls", "argv": ["make"]}},
+            "calls execute ls … (+1 argument)",
+        ),
         (
             "tool.result",
             {"tool": "ls", "args": {"path": "/"}, "result": {"took_s": 0.5, "value": SAID}},

@@ -169,6 +169,8 @@ class ToolCallRecorder:
         is_stand_in = message is None
         is_known = is_stand_in or request.tool is not None
         rule = self.rules.get(call.name, UNKNOWN_TOOL) if is_known else NO_TOOL
+        if is_stand_in and rule.is_of_engine:
+            call = replace(call, is_of_engine=True)
         return ToolCallState(key, lane_id, call, rule, request, handler, is_stand_in, is_known)
 
     def _replay(self, state: ToolCallState) -> ToolCallState:
@@ -207,7 +209,8 @@ class ToolCallRecorder:
     def _add_intent_facts(self, state: ToolCallState) -> ToolCallState:
         """Gather what is recorded with the intent: the arguments, their fingerprint, and how the target was before."""
         call, permission = state.call, state.permission
-        details = {"tool": call.name, "call_id": call.call_id, "args": describe_args(call), **permission.facts}
+        details = {"tool": call.name, "call_id": call.call_id, "caller": call.caller, "args": describe_args(call)}
+        details |= permission.facts
         if state.tree_before:
             details["tree_before"] = state.tree_before
         if state.rule.spool is not None and permission.refusal is None:

@@ -104,7 +104,7 @@ class CommandAgent:
             self._journal.price_tool(TOOL, _to_micros(persona.cost_per_run_usd), model=persona.model or persona.name)
             place = (self._shell.spool_dir, persona.on_lost, changes_worktree_only(persona, self._shell))
             spool = _SessionSpool(*place, agent=self if self._adapter else None)
-            self._journal.set_rule(TOOL, ToolRule("reattach", spool=spool))
+            self._journal.set_rule(TOOL, ToolRule("reattach", spool=spool, is_of_engine=True))
         if shutil.which(self._argv[0]) is None:
             raise BackendUnavailable(
                 f"Persona {persona.name} needs the command {self._argv[0]!r}, which is not installed here.",

@@ -14,6 +14,7 @@ from holdfast.agents.policy.file_policy import to_relative
 from holdfast.agents.policy.web_policy import WEB_TOOLS
 from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone, Unclear
 from holdfast.runtime.records import Record
+from holdfast.runtime.run_fold.call_line import AGENT, ENGINE
 from holdfast.runtime.run_fold.todo_log import TODO_TOOL
 from holdfast.workspace import CommandPlace, announce, find_place, is_announced, is_lost
 
@@ -25,6 +26,12 @@ class ToolCall:
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
     call_id: str = ""
+    is_of_engine: bool = False
+    """The engine itself makes it, and no model has chosen its arguments."""
+
+    @property
+    def caller(self) -> str:
+        return ENGINE if self.is_of_engine else AGENT
 
     def text(self, name: str) -> str:
         value = self.args.get(name)
@@ -80,6 +87,8 @@ class ToolRule:
     is_mutating: bool = True
     look: Callable[[ToolCall], str] | None = None
     spool: CommandSpool | None = None
+    is_of_engine: bool = False
+    """The engine itself makes these calls, beside those of a model."""
 
     async def look_for_begun(self, key: str, *, record: Record | None) -> NotDone | Unclear:
         found = self._look_for(key, record)

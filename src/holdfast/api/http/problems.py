@@ -132,7 +132,7 @@ def from_error(error: HoldfastError, request_id: str) -> Response:
         headers["Retry-After"] = str(error.facts["retry_after_s"])
     more: dict[str, Any] = {"paths": list(error.paths)} if isinstance(error, WorkspaceConflict) else {}
     if error.facts.get("missing"):
-        more |= {"role_id": error.facts["role_id"], "missing": error.facts["missing"]}
+        more |= {name: error.facts[name] for name in ("role_id", "missing") if name in error.facts}
     if "field" in error.facts:
         more["errors"] = [
             {"where": ["body", error.facts["field"]], "message": f"{error.message} {error.hint}".rstrip()}

@@ -10,11 +10,12 @@ from typing import Any
 from holdfast.cli.repl.answer_text import INDENT, AnswerText
 from holdfast.cli.terminal.markdown import text_width
 from holdfast.cli.terminal.output import paint, plain
-from holdfast.cli.terminal.run_view import describe_call, message_text
+from holdfast.cli.terminal.run_view import message_text
 from holdfast.enums import RunStatus
 from holdfast.images import read_labels
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_fold.call_line import describe_call
 
 
 @dataclass

@@ -8,7 +8,7 @@ from holdfast.cli.terminal.output import plain
 from holdfast.persistence.raw_sql import find_artifact_text
 from holdfast.presentation.format import moment
 from holdfast.presentation.values import describe_values
-from holdfast.runtime.event_text import find_argv
+from holdfast.runtime.run_fold.call_line import find_argv, quote_name, quote_value
 
 _MOST_CHARS = 200
 IN_DOUBT = "This call was in flight when its process ended. Whether it happened is not known."
@@ -32,24 +32,22 @@ def describe_change(details: dict[str, Any]) -> str:
 
 def describe_request(details: dict[str, Any]) -> str:
     """Show the call that a question is about on one line: `execute touch a.txt`; longer values are cut."""
-    args = _read_args(details)
-    if isinstance(args, dict):
-        values = {name: _to_line(value) for name, value in args.items()}
-        text = ", ".join(f"{name}: {value}" for name, value in values.items())
-        text = next(iter(values.values())) if len(values) == 1 else text
+    args = read_call_args(details)
+    if isinstance(args, dict) and len(args) != 1:
+        text = ", ".join(f"{quote_name(name)}: {_to_line(quote_value(value))}" for name, value in args.items())
     else:
-        text = _to_line(args or "")
+        text = _to_line(next(iter(args.values())) if isinstance(args, dict) else args or "")
     return plain(f"{_name_call(details)} {text}".strip())
 
 
 def describe_request_in_full(details: dict[str, Any]) -> str:
     """Show the call that a question is about with all of its arguments, one below the other."""
-    args = _read_args(details)
+    args = read_call_args(details)
     lines = describe_values(args) if args else []
     return plain("\n".join([_name_call(details), *(f"  {line}" for line in lines)]))
 
 
-def _read_args(details: dict[str, Any]) -> Any:
+def read_call_args(details: dict[str, Any]) -> Any:
     """Return the arguments, or the command line where the call is nothing else."""
     argv = find_argv(details)
     return details.get("args") if argv is None else shlex.join(argv)

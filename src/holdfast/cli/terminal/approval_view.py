@@ -4,7 +4,13 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.cli.terminal.approval_text import IN_DOUBT, describe_change, describe_deadline, read_content
+from holdfast.cli.terminal.approval_text import (
+    IN_DOUBT,
+    describe_change,
+    describe_deadline,
+    read_call_args,
+    read_content,
+)
 from holdfast.cli.terminal.output import has_colour, mark, paint, paint_diff, plain
 from holdfast.enums import RunStatus
 from holdfast.persistence.raw_sql import find_template, get_run, read_approvals
@@ -146,11 +152,10 @@ def _subject(facts: dict[str, Any]) -> Iterator[str]:
 
 def _call(facts: dict[str, Any]) -> Iterator[str]:
     details = facts["shown"]
-    args = details.get("args") or details.get("argv")
     if facts["about"] == "outcome":
         yield f"\n{IN_DOUBT}"
     yield f"\n{paint(plain(str(details.get('tool') or details.get('key') or '')), 'bold')}"
-    yield _indented("\n".join(describe_values(args)))
+    yield _indented("\n".join(describe_values(read_call_args(details))))
     yield f"\n  What the phase has changed so far: holdfast runs diff {facts['run_id'][:8]}"
 
 

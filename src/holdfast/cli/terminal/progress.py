@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.terminal.output import say
-from holdfast.cli.terminal.run_view import RunView, describe_call
+from holdfast.cli.terminal.run_view import RunView
 from holdfast.images import read_labels
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.run_fold.call_line import describe_call
 from holdfast.runtime.stores import open_journal
 
 if TYPE_CHECKING:

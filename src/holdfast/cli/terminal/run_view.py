@@ -8,9 +8,8 @@ from holdfast.cli.terminal.output import plain
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.event_text import content_text, iter_messages
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_fold.call_line import describe_call
 from holdfast.runtime.run_fold.progress import PhaseProgress
-
-_TARGETS = ("file_path", "path", "pattern", "command", "description")
 
 
 @dataclass
@@ -147,15 +146,6 @@ class RunView:
         self.trace.add(event)
         if event.kind in _WORDS and (phase := self.trace.progress.find_phase(event)) is not None:
             self.phases.setdefault(phase.key, PhaseView(phase)).apply(event)
-
-
-def describe_call(payload: Mapping[str, Any]) -> str:
-    """Describe a tool call: its name and what it is about."""
-    args, argv = payload.get("args"), payload.get("argv")
-    if isinstance(argv, list):
-        return plain(" ".join(str(part) for part in argv))
-    target = next((args[name] for name in _TARGETS if args.get(name)), "") if isinstance(args, dict) else ""
-    return plain(f"{payload.get('tool')} {target}".rstrip())
 
 
 def message_text(result: Any) -> str:

@@ -83,7 +83,7 @@ class PhaseToolApprover:
 
     def _to_question(self, key: str, lane_id: str, call: ToolCall, judgement: Judgement) -> ToolQuestion:
         """Return the question as it would be put now."""
-        described = {"tool": call.name, "args": describe_for_person(call)}
+        described = {"tool": call.name, "caller": call.caller, "args": describe_for_person(call)}
         content: dict[str, Any] = {
             "question": f"{ask_about_call(described)} It was asked because {judgement.reason}.",
             **described,

@@ -16,6 +16,7 @@ from holdfast.enums import ApprovalDecisionAction
 from holdfast.errors import ChecksFailed, SandboxMissing, WorkspaceError
 from holdfast.runtime.outcomes.unknown_outcomes import NotDone, Unclear
 from holdfast.runtime.records import Record, StepState
+from holdfast.runtime.run_fold.call_line import ENGINE
 from holdfast.runtime.step import TOOL_CALL, CancelRun, Step
 from holdfast.workflow import Phase
 from holdfast.workspace import (
@@ -95,7 +96,7 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
     in_flight = _CommandInFlight(scope, command, opened)
     phase = None if command.phase is None else command.phase.key
     place = await asyncio.to_thread(in_flight.find_place)
-    details = {"tool": "command", "argv": list(command.argv), "phase": phase, "place": place}
+    details = {"tool": "command", "caller": ENGINE, "argv": list(command.argv), "phase": phase, "place": place}
     step = Step(key, command.lane_id, on_unknown=in_flight.look_for, kinds=TOOL_CALL, details=details)
     scope.raise_if_too_large()  # what an agent's call beside it has changed may be
     scope.history.commands.add(key)
@@ -181,7 +182,7 @@ async def _ask(scope: RunScope, command: TemplateCommand) -> str:
     approver = PhaseToolApprover(scope, command.phase, command.attempt)
     what = "a check" if command.kind is CommandKind.CHECKS else "a hook"
     reason = f"no sandbox is in force on this machine, and {what} of the workflow runs code that an agent wrote"
-    call = ToolCall(_CALL_NAMES[command.kind], {"argv": list(command.argv)})
+    call = ToolCall(_CALL_NAMES[command.kind], {"argv": list(command.argv)}, is_of_engine=True)
     answer = await approver.ask(command.key, command.lane_id, call, needs_approval("no-sandbox", reason))
     if answer.action is ApprovalDecisionAction.APPROVE:
         return ""

@@ -33,7 +33,7 @@ async def pause_for_person(scope: RunScope, *, rows: Sequence[Statement] = ()) -
     return RunStatus.PAUSED
 
 
-_OF_CALL = ("tool", "args", "argv", "place")
+_OF_CALL = ("tool", "caller", "args", "argv", "place")
 
 
 @dataclass(frozen=True)

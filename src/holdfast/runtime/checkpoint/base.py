@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from holdfast.errors import HoldfastError, RunIdInvalid, SequenceConflict
+from holdfast.errors import HoldfastError, RunBusy, RunIdInvalid, SequenceConflict
 from holdfast.runtime.blobs import INLINE_BYTES, move_out_big_values
 from holdfast.runtime.events import Event, content_of, from_body, from_content, to_body
 from holdfast.runtime.state import RunState
@@ -216,6 +216,10 @@ class Leases(Protocol):
     def remove_listener(self, listener: Callable[[Claim], None]) -> None: ...
 
 
+class OwnerEnding(RunBusy):
+    """The run's owner was killed and is not quite gone: whoever waits for that has the run in a moment."""
+
+
 class JournalStore(Checkpointer, Protocol):
     """A store with owners and batches. All methods are synchronous and safe under threads."""
 
@@ -246,7 +250,11 @@ class JournalStore(Checkpointer, Protocol):
     def claim_many(
         self, run_ids: Sequence[str], *, force: bool = False, wait_s: float = 30.0
     ) -> list[Claim | HoldfastError]:
-        """Claim several runs in one transaction; each gets its claim or its refusal."""
+        """Claim several runs in one transaction; each gets its claim or its refusal.
+
+        With `wait_s` 0 it waits for nothing: it raises `StoreBusy`, and a run that is free in a moment is refused with
+        `OwnerEnding`.
+        """
         ...
 
     def begin_many(self, openings: Sequence[Opening]) -> list[Claim | None]:

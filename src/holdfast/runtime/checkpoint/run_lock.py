@@ -13,9 +13,11 @@ from pathlib import Path
 
 from holdfast.errors import RunBusy
 from holdfast.runtime.checkpoint import process_owner
+from holdfast.runtime.checkpoint.base import OwnerEnding
 
 _MOST_ENDING_S = 5.0
-_ENDING_NAP_S = 0.005
+_MOST_UNLISTED_S = 0.02  # the system names a holder no more from its end on, nor ever one in another pid namespace
+_NAP_S = 0.005
 _held: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
 
 
@@ -38,28 +40,59 @@ class RunLock:
                 os.unlink(self._path)
         self.forget()
 
+    def give_back(self) -> None:
+        """Undo the claim: a lock whose last holder died stays one of which the next holder sees that."""
+        if self.was_left:
+            self.forget()
+        else:
+            self.release()
+
     def forget(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
-def lock_run(folder: str | Path, run_id: str, *, force: bool = False) -> RunLock:
-    """Take a run's lock at once or raise `RunBusy`; `force` takes it from a live holder, who keeps a dead file."""
+class Patience:
+    """How long a batch of claims waits for holders that were killed a moment ago: for all of them together."""
+
+    def __init__(self, wait_s: float = _MOST_ENDING_S) -> None:
+        self.wait_s = wait_s
+        self._since: float | None = None
+
+    def wait(self, *, is_listed: bool) -> bool:
+        """Wait a moment; false, at once, if the holder has been waited for long enough."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if now >= self._since + min(self.wait_s, _MOST_ENDING_S if is_listed else _MOST_UNLISTED_S):
+            return False
+        time.sleep(_NAP_S)
+        return True
+
+
+def lock_run(folder: str | Path, run_id: str, *, force: bool = False, patience: Patience | None = None) -> RunLock:
+    """Take a run's lock, or raise `RunBusy`; a holder that was killed a moment ago is waited for.
+
+    Raises `OwnerEnding` for such a holder if there is no time to wait. `force` takes the lock from a live holder, who
+    keeps a dead file.
+    """
     path = _place(folder, run_id)
     if force:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    was_left = os.path.exists(path)
+    patience = patience or Patience()
     while True:
+        was_left = os.path.exists(path)
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:
             os.makedirs(folder, exist_ok=True)
             continue
-        if not _lock(fd):
+        try:
+            _lock(fd, run_id, patience)
+        except RunBusy:
             os.close(fd)
-            raise RunBusy(f"Run {run_id!r} is being driven.", run_id=run_id)
+            raise
         if _is_current(fd, path):
             return RunLock(
                 fd, path, was_left=was_left
@@ -67,28 +100,33 @@ def lock_run(folder: str | Path, run_id: str, *, force: bool = False) -> RunLock
         os.close(fd)  # its holder removed the file between our open and our lock
 
 
-def _lock(fd: int) -> bool:
-    """Lock a file at once, or as soon as its holder, which was killed a moment ago, is gone; false if it lives."""
-    give_up_at = 0.0
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            give_up_at = give_up_at or time.monotonic() + _MOST_ENDING_S
-            if time.monotonic() > give_up_at or not _is_holder_ending(fd):
-                return False
-            time.sleep(_ENDING_NAP_S)
-        else:
-            return True
+def _lock(fd: int, run_id: str, patience: Patience) -> None:
+    is_first_look = True
+    while not _try_lock(fd):
+        holder = _find_holder(fd)
+        if holder is not None and not process_owner.is_ending(holder):
+            raise RunBusy(f"Run {run_id!r} is being driven.", run_id=run_id)
+        has_let_go = holder is None and is_first_look  # between our try and our look, most likely
+        is_first_look = False
+        if not has_let_go and not patience.wait(is_listed=holder is not None):
+            error = RunBusy if patience.wait_s else OwnerEnding
+            raise error(f"Run {run_id!r} is being driven.", run_id=run_id)
 
 
-def _is_holder_ending(fd: int) -> bool:
-    """Return whether the process that has the lock is on its way out; also if it has let go meanwhile."""
+def _try_lock(fd: int) -> bool:
     try:
-        holder = _read_holders().get(os.fstat(fd).st_ino)
-    except OSError:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
-    return holder is None or process_owner.is_ending(holder)
+    return True
+
+
+def _find_holder(fd: int) -> int | None:
+    """Return the process that has the lock; `None` if the system does not list it, this one where it lists nothing."""
+    try:
+        return _read_holders().get(os.fstat(fd).st_ino)
+    except OSError:
+        return os.getpid()  # as good as any that lives
 
 
 def lock_folder(database: str) -> Path:

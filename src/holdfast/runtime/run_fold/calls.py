@@ -7,13 +7,15 @@ from typing import Any, ClassVar
 
 from holdfast.runtime.event_text import iter_messages
 from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.run_fold.call_line import describe_subject
 from holdfast.runtime.run_fold.event_fold import EventFold, EventTable, to_lane, to_number, to_text
-from holdfast.runtime.run_fold.payload_text import brief, error_text, first_line
+from holdfast.runtime.run_fold.payload_text import error_text, first_line
 from holdfast.runtime.run_fold.tool_outcomes import describe_failure
 
 DELEGATION = "task"
 """The tool by which an agent starts a subagent, whose calls have the key of that tool call as their lane."""
 _TOOL_MARK = ".t"
+_BRIEF_CHARS = 80
 
 
 class CallType(StrEnum):
@@ -107,7 +109,7 @@ class CallLog(EventFold):
             key=key,
             type=type_,
             label=(model or "model") if type_ is CallType.MODEL else _label_tool(tool, event.payload) or key,
-            brief=brief(event.payload.get("args")) or _command_line(event.payload.get("argv")),
+            brief=describe_subject(event.payload, _BRIEF_CHARS),
             lane_id=event.lane_id,
             phase=lane.phase,
             attempt=lane.attempt,
@@ -135,7 +137,7 @@ class CallLog(EventFold):
         call.outcome = describe_failure(result) if event.kind == EventKind.TOOL_RESULT else ""
         if call.outcome:
             call.state = CallStatus.FAILED
-        call.brief = brief(event.payload.get("args")) or call.brief
+        call.brief = describe_subject({"tool": call.tool, **event.payload}, _BRIEF_CHARS) or call.brief
         if event.kind == EventKind.MODEL_RESPONSE and isinstance(result, dict):
             self._answers[event.lane_id] = (key, result)
             usage = result.get("usage")
@@ -191,11 +193,6 @@ def _label_tool(tool: str, payload: Mapping[str, Any]) -> str:
     args = payload.get("args")
     name = to_text(args.get("subagent_type")) if tool == DELEGATION and isinstance(args, Mapping) else ""
     return f"subagent {first_line(name, 60)}" if name else tool
-
-
-def _command_line(argv: Any) -> str:
-    """Return a command of the template, whose words are no arguments of a tool."""
-    return first_line(" ".join(map(str, argv)), 100) if isinstance(argv, list) else ""
 
 
 _OUTCOMES: Mapping[str, CallStatus] = {

@@ -1,4 +1,4 @@
-"""Short texts for what payloads and rows hold: an error, the arguments of a call, a phase's state, a limit.
+"""Short texts for what payloads and rows hold: an error, a phase's state, a limit.
 
 Rule: it imports nothing but enums, for listings that must be fast use it.
 """
@@ -9,7 +9,6 @@ from typing import Any
 from holdfast.enums import RunPhaseState, RunStatus
 
 _TERMINAL = {status for status in RunStatus if status.is_terminal}
-MOST_SAYING_FIRST = ("command", "file_path", "pattern", "path", "query", "url", "description")
 
 
 def advise_on_budget(run_id: str, exhausted: Mapping[str, Any]) -> str:
@@ -39,15 +38,6 @@ def error_text(error: Any) -> str:
     if isinstance(error, dict):
         return str(error.get("message") or error.get("detail") or error.get("code") or error)
     return str(error)
-
-
-def brief(args: Any) -> str:
-    """Return the argument of a call that says most about it: a path, a command, a pattern."""
-    if not isinstance(args, dict):
-        return first_line("" if args is None else args, 100)
-    texts = [args.get(name) for name in MOST_SAYING_FIRST] + list(args.values())
-    best = next((text for text in texts if isinstance(text, str) and text), None)
-    return first_line(best or ", ".join(f"{name}: {value}" for name, value in args.items()), 100)
 
 
 def phase_status(state: str, run_state: str, *, is_driven: bool = True) -> str:

@@ -76,6 +76,7 @@ async def test_a_second_time_it_is_replayed_not_run(phase: Phase) -> None:
     again = await invoke(phase, script("echo x >> log; cat log"))
 
     assert first == again == "x\n"
+    assert [event.payload["caller"] for event in phase.events() if event.kind == "tool.started"] == ["engine"]
     assert (phase.root / "log").read_text() == "x\n"
 
 

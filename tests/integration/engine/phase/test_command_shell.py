@@ -302,6 +302,7 @@ async def test_without_a_sandbox_a_person_is_asked_before_an_agents_code_runs(
 
     assert (paused.state, was_run) == (RunStatus.PAUSED, False)
     assert "no sandbox is in force" in str(question.shown)
+    assert f"May the agent run “$ sh -c 'echo ran >> {tmp_path}/ran'”?" in question.shown["question"].replace("…", "")
     assert result.state is RunStatus.COMPLETED
     assert (tmp_path / "ran").read_text() == "ran\n"
 

@@ -28,6 +28,21 @@ def test_a_list_called_argv_stands_for_nothing_but_the_engines_own_call() -> Non
     assert "evil.sh" in describe_request({**shell, "argv": ["make", "test"]})
 
 
+def test_the_name_of_an_argument_looks_like_no_other_argument() -> None:
+    forged = {"file_path": "/Makefile", "content:\n  all good\n  file_path: /README.md\n  x": 1, "path: /a": 2}
+    call = {"tool": "write_file", "args": forged}
+
+    assert describe_request(call) == (
+        r'write_file file_path: /Makefile, "content:\n  all good\n  file_path: /README.md\n  x": 1, "path: /a": 2'
+    )
+    assert describe_request_in_full(call).splitlines() == [
+        "write_file",
+        "  file_path: /Makefile",
+        r'  "content:\n  all good\n  file_path: /README.md\n  x": 1',
+        '  "path: /a": 2',
+    ]
+
+
 def test_in_full_it_has_every_argument() -> None:
     assert describe_request_in_full(WRITE).splitlines() == [
         "write_file",

@@ -28,7 +28,7 @@ from holdfast.runtime.checkpoint.base import (
     prepare,
 )
 from holdfast.runtime.checkpoint.hash_chain import Head, check_number, corrupt, decode, genesis
-from holdfast.runtime.checkpoint.run_lock import RunLock, find_held, lock_run
+from holdfast.runtime.checkpoint.run_lock import Patience, RunLock, find_held, lock_run
 from holdfast.runtime.checkpoint.sqlite.transaction import (
     SQLiteTx,
     as_store_errors,
@@ -178,9 +178,10 @@ class SQLiteCheckpointer:
     ) -> list[Claim | HoldfastError]:
         locks: dict[str, RunLock | None] = {}
         results: dict[str, Claim | HoldfastError] = {}
+        patience = Patience(wait_s)
         for run_id in run_ids:
             try:
-                locks[run_id] = self._lock_run(check_run_id(run_id), force=force)
+                locks[run_id] = self._lock_run(check_run_id(run_id), force=force, patience=patience)
             except HoldfastError as error:
                 results[run_id] = error
         try:
@@ -188,7 +189,7 @@ class SQLiteCheckpointer:
         except BaseException:
             for lock in locks.values():
                 if lock is not None:
-                    lock.release()
+                    lock.give_back()
             raise
         left = {run_id for run_id, lock in locks.items() if lock is not None and lock.was_left}
         results |= {run_id: Claim(run_id, head.epoch, head.seq, run_id in left) for run_id, head in heads.items()}
@@ -299,18 +300,18 @@ class SQLiteCheckpointer:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _lock_run(self, run_id: str, *, force: bool) -> RunLock | None:
+    def _lock_run(self, run_id: str, *, force: bool, patience: Patience) -> RunLock | None:
         if self._is_memory:
             if run_id in self._locks and not force:
                 raise RunBusy(f"Run {run_id!r} is being driven in this process.", run_id=run_id)
             return None
         try:
-            return lock_run(f"{self.path}-locks", run_id, force=force)
-        except RunBusy:
+            return lock_run(f"{self.path}-locks", run_id, force=force, patience=patience)
+        except RunBusy as busy:
             with self._reading(run_id) as connection:
                 row = connection.execute("SELECT owner FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
             by = f" by process {row[0]}" if row and row[0] else ""
-            raise RunBusy(f"Run {run_id!r} is being driven{by}.", run_id=run_id) from None
+            raise type(busy)(f"Run {run_id!r} is being driven{by}.", run_id=run_id) from None
         except OSError as error:
             raise StoreUnreadable(f"Cannot lock run {run_id!r} beside {self.path}: {error.strerror}.") from error
 

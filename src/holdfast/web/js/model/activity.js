@@ -1,5 +1,5 @@
 // Pure: events to a conversation. Pieces of live text stand until the whole answer is there.
-import { errorText, firstLine, money, toStatus } from "../format.js";
+import { errorText, firstLine, money, plural, toStatus } from "../format.js";
 
 const NOTES = {
 	"run.created": (p) => ["idle", `Run created${by(p.started_by)}`],
@@ -249,14 +249,29 @@ export function outcomeOf(result) {
 	return message.status === "error" ? "failed" : "";
 }
 
-const MAIN_ARGUMENTS = ["command", "file_path", "pattern", "path", "query", "url", "description"];
+// By tool the arguments that say what a call does, and those that need no word, as on the server (call_line.py).
+const FILE = ["file_path"];
+const TOOLS = new Map([
+	["execute", [["command"], ["timeout"]]], ["ls", [["path"], []]], ["read_file", [FILE, ["offset", "limit"]]], ["write_file", [FILE, ["content"]]],
+	["edit_file", [FILE, ["old_string", "new_string", "replace_all"]]], ["delete", [FILE, []]], ["glob", [["pattern", "path"], []]],
+	["grep", [["pattern", "path"], ["glob", "output_mode", "max_count"]]], ["task", [["description"], ["subagent_type"]]], ["web_fetch", [["url"], []]], ["web_search", [["query"], []]],
+]);
+const MOST_PARTS_CHARS = 100;
 
-// The first argument that tells something: a path, a command, a pattern.
-export function brief(args) {
-	if (typeof (args ?? "") !== "object") return firstLine(args, 100);
-	const text = MAIN_ARGUMENTS.map((name) => args[name]).find(str) ?? Object.values(args).find(str);
-	return firstLine(text ?? Object.entries(args).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "), 100);
+// What a call is about, and of how many arguments this says nothing: none of them is to hide another.
+export function brief(tool, args) {
+	if (typeof (args ?? "") !== "object") return firstLine(args, MOST_PARTS_CHARS);
+	const [subjects, others] = TOOLS.get(tool) ?? [[], []];
+	const known = subjects.filter((name) => typeof args?.[name] === "string");
+	const names = known.length ? known : Object.keys(args ?? {});
+	const parts = names.length === 1 && typeof args[names[0]] === "string" ? [firstLine(args[names[0]], MOST_PARTS_CHARS)] : names.map((name) => `${quoted(name)}: ${firstLine(quoted(args[name], /, |"/), 60)}`);
+	const fitting = parts.filter((_, place) => !place || parts.slice(0, place + 1).join("").length <= MOST_PARTS_CHARS);
+	const more = Object.keys(args ?? {}).filter((name) => !(known.length && others.includes(name))).length - fitting.length;
+	return `${fitting.join(", ")}${more > 0 ? ` … (+${plural(more, "argument")})` : ""}`;
 }
+
+// A text as it is, unless it could be taken for something else beside it.
+const quoted = (value, odd = /[^\w.-]/) => (typeof value === "string" && !odd.test(value) ? value : JSON.stringify(value));
 
 // Phase and attempt from "plan/2/turn1", or from what the payload says.
 function laneOf({ lane_id: lane, payload }) {

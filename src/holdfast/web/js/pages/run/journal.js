@@ -114,7 +114,7 @@ function agentEntry(entry, view) {
 	function update() {
 		const { state, args, outcome, took, entries, output } = entry;
 		const calls = entries.filter(({ type }) => type === "tool" || type === "agent").length;
-		fill(head, toolHead({ state, name: args?.subagent_type ? `subagent ${args.subagent_type}` : entry.name || "subagent", args, outcome }, [plural(calls, "call"), took]));
+		fill(head, toolHead({ state, name: args?.subagent_type ? `subagent ${args.subagent_type}` : entry.name || "subagent", args, tool: "task", outcome }, [plural(calls, "call"), took]));
 		if (wasOpen && state !== "open" && entry.lastSeq <= view.loadedSeq) element.open = false; // it was over before one came
 		wasOpen = state === "open";
 		if (!element.open) return;
@@ -150,14 +150,14 @@ const historyLink = (view) => h("a.button.tiny", { href: view.api("/history"), d
 const folded = (label, text) => lazy(h("details", h("summary.soft.small", label)), () => markdown(text));
 
 // The line of a call: how it went, what it is about, how much came of it and how long it took.
-function toolHead({ state, name, args, outcome }, [size, took]) {
+function toolHead({ state, name, tool = name, args, outcome }, [size, took]) {
 	const tone = TONES[state] ?? "idle";
 	const word = outcome || (state === "cut" ? "cut off" : state);
 	const sizes = [size, (took ?? null) !== null && duration(took)].filter(Boolean).join(" · ");
 	return [
 		h(`span.mark.tone-${tone}`, { title: word }, shape(tone), h("span.unseen", word)),
 		h("code.foreign", name),
-		h("span.soft.foreign.clip", brief(args)),
+		h("span.soft.foreign.clip", brief(tool, args)),
 		outcome && h("span.bad-text.small.nowrap", outcome),
 		h("span.soft.small.num.nowrap", sizes),
 	];
