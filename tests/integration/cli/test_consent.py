@@ -45,7 +45,7 @@ async def test_what_was_agreed_to_is_what_is_bound(persona_file: Path) -> None:
 
     consents, agreed = trust.agree(repo, entry, roles, is_simulated=False, is_yes=False, can_ask=True)
 
-    async with open_engine(repo=repo, is_starting=True, consents=consents, agreed=agreed) as opened:
+    async with open_engine(repo=repo, consents=consents, agreed=agreed) as opened:
         request = RunRequest(template=entry.definition, repo_path=repo, persona_overrides=roles)
         new = await opened.engine._binder.bind_new(request)
     assert {binding.persona.argv for binding in new.bindings.values()} == {("true",)}
