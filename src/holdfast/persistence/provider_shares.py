@@ -1,9 +1,10 @@
 """How processes share a limit of calls to a provider, and what a provider has asked all of them to wait.
 
 Rule: what a process may have under way is its share. Its row holds that, or what is under way if that is more; no share
-is larger than what the rows of the others leave, so that together the calls that begin never pass the limit. A process
-that gives no sign of life for as long as a lease has no row. A time that lies further ahead than any can was written by
-a clock that was wrong, and counts for nothing once that is set right.
+is larger than what the rows of the others leave, so that together the calls that begin never pass the limit. What
+cannot be divided is for those whose calls have waited longest, so that none is left out, however long calls take. A
+process that gives no sign of life for as long as a lease has no row. A time that lies further ahead than any can was
+written by a clock that was wrong, and counts for nothing once that is set right.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.statements import to_time_text
 
 LEASE_S = 6.0
-_TURN_S = 10.0  # where there are more processes than calls at a time, none is left out for longer
 MAX_HOLD_S = 120.0  # of what a provider may ask for; a longer one is met again by the next call
 _LOCK = 0x7368617265  # "share"
 
@@ -33,8 +33,13 @@ class ProviderTerms:
     """How long the provider has asked to be left alone."""
 
 
-async def take_share(db: Database, provider: str, holder: str, *, under_way: int) -> ProviderTerms:
-    """Take as much of a provider's limit as is fair and free, and give back the rest once it is not under way."""
+async def take_share(
+    db: Database, provider: str, holder: str, *, under_way: int, waited_s: float | None = None
+) -> ProviderTerms:
+    """Take as much of a provider's limit as is fair and free, and give back the rest once it is not under way.
+
+    `waited_s` says for how long calls have waited since the last one began; `None` if another place would not help.
+    """
     async with db.session() as session:
         limit, now, hold_s = await _read_terms(db, session, provider)
         if limit is None:
@@ -48,26 +53,30 @@ async def take_share(db: Database, provider: str, holder: str, *, under_way: int
         # A process that still lives shows it within a lease from now on; one that was killed does not.
         later = {**params, "later": to_time_text(now + timedelta(seconds=LEASE_S))}
         await session.execute(text("UPDATE provider_shares SET seen_at = :now WHERE seen_at > :later"), later)
-        query = "SELECT holder, share FROM provider_shares WHERE provider = :provider AND holder <> :holder"
-        others = {row.holder: int(row.share) for row in await session.execute(text(query), params)}
-        part = _fair_part(limit, holder, [*others, holder], turn=int(now.timestamp() // _TURN_S))
-        share = max(0, min(part, limit - sum(others.values())))
+        query = (
+            "SELECT holder, share, waits_since FROM provider_shares WHERE provider = :provider AND holder <> :holder"
+        )
+        others = list(await session.execute(text(query), params))
+        waits_since = None if waited_s is None else to_time_text(now - timedelta(seconds=waited_s))
+        ahead = sum(_order(row.waits_since, row.holder) < _order(waits_since, holder) for row in others)
+        part, rest = divmod(limit, len(others) + 1)
+        share = max(0, min(part + (ahead < rest), limit - sum(int(row.share) for row in others)))
         await session.execute(
             text(
-                "INSERT INTO provider_shares (provider, holder, share, seen_at) "
-                "VALUES (:provider, :holder, :share, :now) "
-                "ON CONFLICT (provider, holder) DO UPDATE SET share = excluded.share, seen_at = excluded.seen_at"
+                "INSERT INTO provider_shares (provider, holder, share, seen_at, waits_since) "
+                "VALUES (:provider, :holder, :share, :now, :waits_since) "
+                "ON CONFLICT (provider, holder) DO UPDATE "
+                "SET share = excluded.share, seen_at = excluded.seen_at, waits_since = excluded.waits_since"
             ),
-            {**params, "share": max(share, under_way)},
+            {**params, "share": max(share, under_way), "waits_since": waits_since},
         )
         await session.commit()
         return ProviderTerms(share, hold_s)
 
 
-def _fair_part(limit: int, holder: str, holders: list[str], *, turn: int) -> int:
-    """Return the part of one of several; what cannot be divided goes round among them."""
-    part, rest = divmod(limit, len(holders))
-    return part + ((sorted(holders).index(holder) + turn) % len(holders) < rest)
+def _order(waits_since: str | None, holder: str) -> tuple[bool, str, str]:
+    """Return what processes are ordered by: who waits comes first, the longest of all before the others."""
+    return waits_since is None, waits_since or "", holder
 
 
 async def _read_terms(db: Database, session: AsyncSession, provider: str) -> tuple[int | None, datetime, float]:

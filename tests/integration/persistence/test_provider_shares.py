@@ -1,13 +1,14 @@
 """Calls to a provider by several processes: together within the limit, and held together."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import text
-from tests.support.progress_limit import until, waiting_until
+from tests.support.progress_limit import until
 
 from holdfast.agents.calls import rate_limits
 from holdfast.agents.calls.rate_limits import RateLimits
@@ -59,12 +60,6 @@ async def test_a_limit_for_a_backend_holds_for_each_of_its_servers_unless_one_ha
     assert [(await take_share(db, server, "one", under_way=0)).share for server in servers] == [2, 2, 1]
 
 
-@pytest.fixture
-def always_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_shares, "_TURN_S", 1e12)
-
-
-@pytest.mark.usefixtures("always_the_same_turn")
 async def test_who_was_silent_for_too_long_begins_nothing_while_others_have_its_places(
     databases: list[Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +77,6 @@ async def test_who_was_silent_for_too_long_begins_nothing_while_others_have_its_
     assert (await take_share(db, PROVIDER, "silent", under_way=2)).share == 1
 
 
-@pytest.mark.usefixtures("always_the_same_turn")
 async def test_above_a_limit_that_is_lowered_no_call_begins(databases: list[Database]) -> None:
     db = databases[0]
     await put_limit(db, "provider", PROVIDER, 4, by="")
@@ -98,17 +92,29 @@ async def test_above_a_limit_that_is_lowered_no_call_begins(databases: list[Data
     assert (await take_share(db, PROVIDER, "b", under_way=1)).share == 1
 
 
-async def test_where_there_are_more_processes_than_places_each_has_its_turn(
-    databases: list[Database], monkeypatch: pytest.MonkeyPatch
+async def test_where_there_are_more_processes_than_places_none_is_left_out_however_long_calls_take(
+    databases: list[Database],
 ) -> None:
-    db, names = databases[0], ("a", "b")
-    await put_limit(db, "provider", PROVIDER, 1, by="")
-    begun = set()
-    with waiting_until("each has had the place"):
-        monkeypatch.setattr(provider_shares, "_TURN_S", 0.05)
-        while len(begun) < len(names):
-            for name in names:
-                begun |= {name} if (await take_share(db, PROVIDER, name, under_way=0)).share else set()
+    """Each second every process asks for its share and begins what it may; one always has more to do."""
+    db, call_s, limit = databases[0], 7, 2
+    await put_limit(db, "provider", PROVIDER, limit, by="")
+    ends: dict[str, list[int]] = {name: [] for name in ("a", "b", "c", "d", "e")}
+    begun = Counter[str]()
+    waits_from = dict.fromkeys(ends, 0)
+    for second in range(10 * call_s):
+        for name, until_second in ends.items():
+            under_way = [end for end in until_second if end > second]
+            terms = await take_share(
+                db, PROVIDER, name, under_way=len(under_way), waited_s=float(second - waits_from[name])
+            )
+            assert terms.share is not None
+            if terms.share > len(under_way):
+                under_way += [second + call_s] * (terms.share - len(under_way))
+                begun[name] += 1
+                waits_from[name] = second
+            ends[name] = under_way
+        assert sum(map(len, ends.values())) <= limit
+    assert all(begun[name] >= 3 for name in ends), begun  # of four, if all of it could be divided
 
 
 async def test_a_process_under_load_gives_up_a_place_for_one_that_comes(

@@ -36,12 +36,18 @@ class _Provider:
         self.name = name
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.under_way = 0
+        self._waits_from = 0.0
         self._max_parallel = max_parallel
         self._per_minute = per_minute
         self._begun: deque[float] = deque()
         self._held_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.shared: SharedLimits | None = None
+
+    def add(self, turn: asyncio.Future[None]) -> None:
+        if not self.waiting:
+            self._waits_from = time.monotonic()
+        self.waiting.append(turn)
 
     def hold_off(self, seconds: float) -> None:
         self._held_until = max(self._held_until, time.monotonic() + min(seconds, MAX_HOLD_S))
@@ -56,8 +62,9 @@ class _Provider:
             turn = self.waiting.popleft()
             if not turn.done():
                 self.under_way += 1
+                self._waits_from = time.monotonic()
                 if self._per_minute is not None:
-                    self._begun.append(time.monotonic())
+                    self._begun.append(self._waits_from)
                 turn.set_result(None)
         if self.waiting and not self._is_full():
             self._admit_in(self._wait_s())
@@ -89,7 +96,13 @@ class _Provider:
     async def refresh(self) -> None:
         """Find out what holds for all processes, unless that was done a moment ago."""
         if self.shared is not None:
-            self._apply(await self.shared.refresh(self.name, lambda: self.under_way))
+            self._apply(await self.shared.refresh(self))
+
+    @property
+    def waited_s(self) -> float | None:
+        """For how long calls have waited since the last one began; `None` if another place would not help."""
+        is_waiting = self.waiting and self._wait_s() == 0.0
+        return time.monotonic() - self._waits_from if is_waiting else None
 
     def _apply(self, hold_s: float) -> None:
         if hold_s > 0:
@@ -138,21 +151,22 @@ class SharedLimits:
             return None
         return terms.share if time.monotonic() < terms.known_at + LEASE_S else 0
 
-    async def refresh(self, provider: str, under_way: Callable[[], int]) -> float:
+    async def refresh(self, provider: "_Provider") -> float:
         """Ask for the share and the hold, unless that was done a moment ago; return how long the provider is held."""
-        async with self._locks[provider]:
-            terms, now = self._terms.setdefault(provider, _Terms()), time.monotonic()
+        name = provider.name
+        async with self._locks[name]:
+            terms, now = self._terms.setdefault(name, _Terms()), time.monotonic()
             if now < terms.known_at + _FRESH_S:
                 return 0.0
-            running = under_way()
+            running = provider.under_way
             if terms.share is not None:
                 terms.share = min(terms.share, running)  # none begins until it is known how many may
             try:
-                found = await take_share(self.db, provider, self._holder, under_way=running)
+                found = await take_share(self.db, name, self._holder, under_way=running, waited_s=provider.waited_s)
             except Exception:
                 _log.warning("The limits for all could not be read; it is tried again", exc_info=True)
                 return 0.0
-            self._terms[provider] = _Terms(found.share, now)
+            self._terms[name] = _Terms(found.share, now)
             return found.hold_s
 
     def hold_off(self, provider: str, seconds: float) -> None:
@@ -244,7 +258,7 @@ class RateLimits:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if provider.shared is not None:
             await provider.refresh()
-        provider.waiting.append(turn)
+        provider.add(turn)
         provider.admit_next()
         if provider.shared is not None:
             provider.shared.keep(provider)
