@@ -175,7 +175,7 @@ def _select_due_here(now: str, *, is_of: bool, is_in_queues: bool) -> CompoundSe
 
 
 def _select_due(now: Any, *more: Any) -> list[Any]:
-    # Five parts, each with an index of its own: what waits or is over is not looked at.
+    # Four parts, each with indexes of its own: what waits or is over is not looked at.
     conditions = (
         or_(text(f"({DUE_INDEXES['runs_open']})"), and_(text(DUE_INDEXES["runs_later"]), RunRow.due_at <= now)),
         text(DUE_INDEXES["runs_requested"]),
