@@ -20,6 +20,7 @@ from holdfast.api.schemas import (
 )
 from holdfast.catalog.lookup import CatalogEntry
 from holdfast.engine.run.load import read_template
+from holdfast.engine.run.start import stays_paused
 from holdfast.enums import Backend, Role, RunStatus
 from holdfast.errors import CursorInvalid, TemplateLoadFailed
 from holdfast.persistence.listings import ListedRun
@@ -105,7 +106,8 @@ def record_requests(
         started_at=run.started_at,
         ended_at=run.ended_at,
         pause_reason=run.pause_reason,
-        is_to_go_on=run.wake is not None,
+        stays_paused=stays_paused(run),
+        is_for_later=run.state == RunStatus.PENDING and run.due_at is not None,
         waiting_for=find_pause(run.pause_reason).sentence
         if run.state == RunStatus.PAUSED
         else reason or describe_wait(run.waits_for, run.due_at),

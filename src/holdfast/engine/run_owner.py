@@ -26,7 +26,7 @@ from holdfast.engine.report import Reported, write_report
 from holdfast.engine.run.carrier import open_carrier
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
-from holdfast.engine.run.start import DriveStart, serve_request, stays_paused
+from holdfast.engine.run.start import DriveStart, stays_paused
 from holdfast.engine.run.stop import Paused, finish, pause_for_person
 from holdfast.engine.run.workspace import check_files_of_place, open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
@@ -188,8 +188,7 @@ class RunOwner:
             loaded = await self.load(run_id)
             if stays_paused(loaded.stored.run):
                 return  # its owner was faster
-            scope = self.scope(journal, claim, loaded, await journal.read(run_id))
-            await pause_for_person(scope, rows=serve_request(loaded.stored))
+            await pause_for_person(self.scope(journal, claim, loaded, await journal.read(run_id)))
 
     def scope(self, journal: Journal, claim: Claim, loaded: LoadedRun, events: list[Event]) -> RunScope:
         return RunScope(

@@ -55,6 +55,8 @@ class Sweep:
         self._woken = asyncio.Event()
         self._hearing = contextlib.ExitStack()
         self._is_sweeper = False
+        self._undecided: set[str] = set()
+        """Approvals that were overdue and could not be answered."""
         self._clock_off_s = 0.0
         self._forget_at = 0.0
         self._away_since: float | None = None
@@ -101,7 +103,7 @@ class Sweep:
                 await asyncio.wait([self._firing])
 
     async def _look_for_us(self, taker: RunTaker) -> None:
-        await decide_overdue(self._db, self._journal)
+        await decide_overdue(self._db, self._journal, said=self._undecided)
         self._fire_schedules()
         due = await list_due(self._db, limit=_MOST_DUE, but=taker.list_passed_over())
         await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
@@ -124,8 +126,8 @@ class Sweep:
         if not heard.is_sweeper:
             return
         await self._keep_queue(has_queue=heard.has_queue)
-        if heard.overdue_at is not None:
-            await decide_overdue(self._db, self._journal, now=heard.overdue_at)
+        overdue_at, said = heard.overdue_at, self._undecided
+        if overdue_at is not None and await decide_overdue(self._db, self._journal, now=overdue_at, said=said):
             self._woken.set()
         if heard.has_schedule:
             self._fire_schedules()

@@ -53,7 +53,7 @@ class TimeLimit:
         if events and self._journal.store.has_rows:
             row = await self._journal.query(lambda store: flow_rows.read_row(store, self._run_id))
             if row is not None:
-                return row.created_at
+                return row.begun_at
         return events[0].ts if events else clock.now()
 
     @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import func, select, text
 
-from holdfast.enums import TERMINAL_STATES, RunPhaseState
+from holdfast.enums import TERMINAL_STATES, RunPhaseState, RunStatus
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import DeletedRunRow, RunEventRow, RunPhaseRow, RunRow
 from holdfast.persistence.statements import (
@@ -54,10 +54,7 @@ async def list_over(db: Database) -> list[OverRun]:
     ended = func.coalesce(RunRow.ended_at, func.nullif(RunRow.updated_at, ""), RunRow.created_at)
     query = select(RunRow, ended).where(RunRow.state.in_(OVER)).order_by(ended, RunRow.id)
     async with db.session() as session:
-        return [
-            OverRun(row.id, row.state, ended_at, row.repo_path, row.forked_from, row.wake is not None)
-            for row, ended_at in await session.execute(query)
-        ]
+        return [_to_over(row, ended_at) for row, ended_at in await session.execute(query)]
 
 
 async def find_over(db: Database, run_id: str) -> OverRun | None:
@@ -67,7 +64,12 @@ async def find_over(db: Database, run_id: str) -> OverRun | None:
     if row is None or row.state not in OVER:
         return None
     ended_at = row.ended_at or row.updated_at or row.created_at
-    return OverRun(row.id, row.state, ended_at, row.repo_path, row.forked_from, row.wake is not None)
+    return _to_over(row, ended_at)
+
+
+def _to_over(row: RunRow, ended_at: str) -> OverRun:
+    is_to_be_retried = row.state == RunStatus.FAILED and row.wake is not None
+    return OverRun(row.id, row.state, ended_at, row.repo_path, row.forked_from, is_to_be_retried)
 
 
 async def read_merges(db: Database, run_id: str) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from holdfast.enums import OPEN_STATES
 from holdfast.errors import HoldfastError, JournalCorrupt
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import FeedRow, RunEventRow, RunRow
-from holdfast.runtime.blobs import MARK, digests_in
 from holdfast.runtime.checkpoint.base import Statement
+from holdfast.runtime.checkpoint.blobs import MARK, digests_in
 from holdfast.runtime.checkpoint.hash_chain import decode, genesis
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal

@@ -112,7 +112,8 @@ class RunFacts:
     waiting_for: str | None = None
     is_driven: bool = True
     """Whether a process works on it, as far as whoever asks can know."""
-    is_to_go_on: bool = False  # somebody has asked for that while it was paused, and nobody has taken it yet
+    stays_paused: bool = False  # until a person acts: nobody has asked for more, and no time is set for it
+    is_for_later: bool = False
     error: Any = None
     phases: Sequence[PhaseFacts] = ()
     questions: Sequence[OpenApproval] = ()
@@ -292,16 +293,15 @@ def find_refusals(run: RunFacts, role: Role) -> dict[str, str | None]:
     too_low = None if role.includes(Role.OPERATOR) else f"This needs the role operator; you are {role.value}."
     word = "aborted" if run.state == RunStatus.CANCELLED else run.state
     over = f"The run is {word}." if run.state in TERMINAL_STATES else None
-    is_paused = run.state == RunStatus.PAUSED and not run.is_to_go_on
     not_resumed: dict[str, str | None] = {
         RunStatus.FAILED: "It failed: retry it instead.",
         RunStatus.RUNNING: "It is running.",
-        RunStatus.PENDING: "It is queued and starts by itself.",
+        RunStatus.PENDING: None if run.is_for_later else "It is queued and starts by itself.",
         RunStatus.PAUSED: "It waits for a decision, and goes on by itself after it." if run.questions else None,
     }
     return {
         "resume": too_low or not_resumed.get(run.state, over),
-        "pause": too_low or over or ("It is paused already." if is_paused else None),
+        "pause": too_low or over or ("It is paused already." if run.stays_paused else None),
         "retry": too_low or (None if run.state == RunStatus.FAILED else "Only a failed run is retried."),
         "abort": too_low or over,
         "fork": too_low,

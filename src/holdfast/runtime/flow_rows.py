@@ -2,8 +2,7 @@
 
 Rule: a row says when somebody should look at a run, never what is true of it; that is the journal's. `wake_at` is that
 moment. A run without one is driven now, or its owner has died (`running`), or it waits for an answer or an event, or it
-is over, or it stands in line behind earlier runs of its schedule (`pending`), of which whoever looks makes the first
-one due once no other is open. Steps leave the row alone.
+is over, or it stands in line behind earlier runs of its schedule (`flow_line.py`). Steps leave the row alone.
 """
 
 import json
@@ -21,7 +20,10 @@ from holdfast.runtime.flow_filter import FlowFilter, to_tags_text
 from holdfast.runtime.journal import Journal
 
 DEFAULT_QUEUE = "default"
-_COLUMNS = "run_id, flow, status, wake_at, waits_for, parent_run_id, queue, priority, tags, created_at, updated_at"
+_COLUMNS = (
+    "run_id, flow, status, wake_at, waits_for, parent_run_id, queue, priority, tags, created_at, updated_at, "
+    "called_up_at"
+)
 _SET = "UPDATE flow_runs SET status = :status, waits_for = :waits_for, updated_at = :now, wake_at = "
 _END = f"{_SET} NULL WHERE run_id = :run_id"
 # A moment that is there already was set while the run was driven: a child of it is due, and nobody has looked yet.
@@ -32,17 +34,27 @@ _PARENTS = (
     "UNION SELECT r.parent_run_id FROM flow_runs AS r JOIN above ON r.run_id = above.id) SELECT id FROM above)"
 )
 _OPEN = "('pending', 'running', 'paused')"
-_IN_LINE = "{0}status = 'pending' AND {0}waits_for IS NOT NULL"
-_OF_SCHEDULE = f"{{0}}schedule IS NOT NULL AND {{0}}status IN {_OPEN}"  # as its index has it
-FIRST_IN_LINE = f"""
-SELECT q.run_id FROM flow_runs AS q WHERE {_OF_SCHEDULE.format("q.")} AND {_IN_LINE.format("q.")}
-AND NOT EXISTS (SELECT 1 FROM flow_runs AS o WHERE {_OF_SCHEDULE.format("o.")} AND o.schedule = q.schedule AND
-    o.run_id <> q.run_id AND (NOT ({_IN_LINE.format("o.")}) OR (o.created_at, o.run_id) < (q.created_at, q.run_id)))
-"""  # noqa: S608 - ours
+IN_LINE = "{0}status = 'pending' AND {0}waits_for IS NOT NULL"
+OF_SCHEDULE = f"{{0}}schedule IS NOT NULL AND {{0}}status IN {_OPEN}"  # as its index has it
 FIND_OPEN = (
-    f"SELECT run_id FROM flow_runs WHERE {_OF_SCHEDULE.format('')} AND schedule = :schedule AND run_id <> :but "  # noqa: S608 - ours
+    f"SELECT run_id FROM flow_runs WHERE {OF_SCHEDULE.format('')} AND schedule = :schedule AND run_id <> :but "  # noqa: S608 - ours
     "ORDER BY created_at, run_id LIMIT 1"
 )
+_OPEN_OF_AGE = f"""
+SELECT run_id, created_at AS begun_at FROM flow_runs WHERE created_at > :after AND created_at <= :until
+AND flow = :flow AND status IN {_OPEN} AND called_up_at IS NULL AND NOT ({IN_LINE.format("")})
+UNION ALL SELECT run_id, called_up_at FROM flow_runs WHERE called_up_at > :after AND called_up_at <= :until
+AND flow = :flow AND status IN {_OPEN} AND called_up_at IS NOT NULL ORDER BY begun_at, run_id
+"""  # noqa: S608 - ours
+_UPSERT = f"""
+INSERT INTO flow_runs (run_id, flow, status, wake_at, waits_for, schedule, parent_run_id, queue, priority, tags,
+                       created_at, updated_at)
+VALUES (:run_id, :flow, :status, :wake_at, :waits_for, :schedule, :parent, :queue, :priority, :tags, :now, :now)
+ON CONFLICT (run_id) DO UPDATE SET flow = excluded.flow, status = excluded.status, wake_at = excluded.wake_at,
+waits_for = excluded.waits_for, updated_at = excluded.updated_at, called_up_at = CASE
+    WHEN {IN_LINE.format("flow_runs.")} AND excluded.status = 'running' THEN excluded.updated_at
+    ELSE flow_runs.called_up_at END
+"""  # noqa: S608 - ours
 _DRIVEN = "status = 'running' AND wake_at IS NULL AND waits_for IS NULL"
 
 
@@ -62,6 +74,17 @@ class FlowRow:
     tags: Mapping[str, str]
     created_at: float
     updated_at: float
+    called_up_at: float | None = None
+    """When its turn came, if it has stood in line behind others of its schedule."""
+
+    @property
+    def begun_at(self) -> float:
+        """The moment from which its time counts: what it has stood in line is no time of its own."""
+        return now() if self.is_in_line else self.called_up_at or self.created_at
+
+    @property
+    def is_in_line(self) -> bool:
+        return self.status == RunStatus.PENDING and self.waits_for is not None
 
     @property
     def is_parked(self) -> bool:
@@ -142,11 +165,7 @@ def _upsert(
         "now": now(),
     }
     return Statement(
-        "INSERT INTO flow_runs (run_id, flow, status, wake_at, waits_for, schedule, parent_run_id, queue, priority, "
-        "tags, created_at, updated_at) VALUES (:run_id, :flow, :status, :wake_at, :waits_for, :schedule, :parent, "
-        ":queue, :priority, :tags, :now, :now) "
-        "ON CONFLICT (run_id) DO UPDATE SET flow = excluded.flow, status = excluded.status, "
-        "wake_at = excluded.wake_at, waits_for = excluded.waits_for, updated_at = excluded.updated_at",
+        _UPSERT,
         {"run_id": run_id, "flow": flow, "status": status.value, "wake_at": wake_at, **params},
         is_of_one_row=True,
     )
@@ -181,19 +200,12 @@ def due(run_id: str) -> Statement:
     One that is driven sees it itself, in its own journal; the runs above it look into another one, so they are marked.
     One that stands in line sees it when its turn comes.
     """
-    waits = f"NOT ({_DRIVEN}) AND NOT ({_IN_LINE.format('')})"
+    waits = f"NOT ({_DRIVEN}) AND NOT ({IN_LINE.format('')})"
     return Statement(
         f"{_MAKE_DUE} status IN {_OPEN} AND ((run_id = :run_id AND {waits}) OR {_PARENTS})",
         {"run_id": run_id, "now": now()},
         None,
     )
-
-
-def called_up(run_id: str) -> Statement:
-    """Make a run due that stands in line, if it is still the first there and no other of its schedule is open."""
-    is_first = f"{_IN_LINE.format('')} AND run_id IN ({FIRST_IN_LINE})"
-    change = _to_change(run_id, RunStatus.PENDING, None)
-    return Statement(f"{_SET} :now WHERE run_id = :run_id AND {is_first}", change, None)
 
 
 def reopened(run_id: str) -> Statement:
@@ -345,19 +357,13 @@ def read_last_ids(store: JournalStore, flow: str, *, prefix: str) -> list[str]:
     return [run_id for (run_id,) in rows]
 
 
-def read_open_of_age(store: JournalStore, flow: str, *, created_after: float, created_until: float) -> list[str]:
-    """Read the ids of the runs of a flow that are not over and were created between two moments, the oldest first."""
-    rows = store.read_rows(
-        f"SELECT run_id FROM flow_runs WHERE created_at > :after AND created_at <= :until AND flow = :flow "  # noqa: S608 - ours
-        f"AND status IN {_OPEN} ORDER BY created_at, run_id",
-        {"flow": flow, "after": created_after, "until": created_until},
-    )
-    return [run_id for (run_id,) in rows]
+def read_open_of_age(store: JournalStore, flow: str, *, begun_after: float, begun_until: float) -> list[str]:
+    """Read the ids of the runs of a flow that are not over and whose time began between two moments, the oldest first.
 
-
-def read_first_in_line(store: JournalStore) -> list[str]:
-    """Read the ids of the runs whose turn has come, the first of each schedule."""
-    return [run_id for (run_id,) in store.read_rows(FIRST_IN_LINE, {})]
+    It begins when a run is created, or if it has stood in line, when it is called up.
+    """
+    rows = store.read_rows(_OPEN_OF_AGE, {"flow": flow, "after": begun_after, "until": begun_until})
+    return [run_id for run_id, _ in rows]
 
 
 def find_open(store: JournalStore, schedule: str, *, but: str) -> str | None:
@@ -382,10 +388,8 @@ def _read(store: JournalStore, rest: str, params: Mapping[str, Any]) -> list[Flo
 
 
 def _to_row(row: Sequence[Any]) -> FlowRow:
-    run_id, flow, status, wake_at, waits_for, parent, queue, priority, tags, created_at, updated_at = row
-    return FlowRow(
-        run_id, flow, status, wake_at, waits_for, parent, queue, priority, json.loads(tags), created_at, updated_at
-    )
+    columns = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    return FlowRow(**{**columns, "tags": json.loads(columns["tags"])})
 
 
 def _to_parameters(names: Collection[str]) -> tuple[str, dict[str, Any]]:

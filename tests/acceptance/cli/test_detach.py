@@ -14,6 +14,8 @@ from tests.support.forked_command import Speaking
 from tests.support.terminal import shell
 
 from holdfast import Context, RunPaused, run_flow, start_flow
+from holdfast.flows.service.start import start_scheduled_flow
+from holdfast.runtime.flow_rows import FlowOptions
 
 
 @pytest.fixture
@@ -160,6 +162,7 @@ def test_a_flow_that_is_left_to_others_is_told_of_as_a_run_is(
 
     waits = holdfast("resume", "asks", "--detach")
     begins = holdfast("resume", "new-one", "--detach", "--json")
+    queued = holdfast("resume", "later", "--detach")
     over = holdfast("resume", "well", "--detach")
     failed = holdfast("resume", "badly", "--detach")
     retried = holdfast("retry", "badly", "--detach", "--json")
@@ -168,6 +171,10 @@ def test_a_flow_that_is_left_to_others_is_told_of_as_a_run_is(
 
     assert (waits.code, "Approve: holdfast approve asks:ship" in waits.out) == (3, True)
     assert (begins.code, begins.json) == (0, {"run_id": "new-one", "state": "pending"})
+    assert (queued.code, "Run later stands in line: it waits for earlier runs of schedule nightly." in queued.err) == (
+        0,
+        1,
+    )
     assert (over.code, "run_already_terminal: Run well is completed." in over.err) == (1, True), over.err
     assert (failed.code, "holdfast retry badly" in failed.err) == (1, True), failed.err
     assert (retried.code, retried.json) == (0, {"run_id": "badly", "state": "pending"})
@@ -192,6 +199,9 @@ async def _make_flows(store: Path) -> None:
     with pytest.raises(RunPaused):
         await run_flow(asks, run_id="asks", store=store)
     await start_flow("order", 1, run_id="new-one", store=store)
+    options = FlowOptions(schedule="nightly", is_in_line=True)
+    for run_id in ("now", "later"):
+        await start_scheduled_flow("order", [1], {}, run_id=run_id, store=store, options=options)
     await run_flow(ends, True, run_id="well", store=store)
     with pytest.raises(ZeroDivisionError):
         await run_flow(ends, False, run_id="badly", store=store)

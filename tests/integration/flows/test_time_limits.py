@@ -13,6 +13,8 @@ from holdfast.enums import RunStatus
 from holdfast.errors import ConfigInvalid
 from holdfast.flows.service.flow_registry import list_definitions
 from holdfast.flows.service.flow_times import LimitedFlows
+from holdfast.flows.service.start import start_scheduled_flow
+from holdfast.runtime.flow_rows import FlowOptions
 from holdfast.testing import SimulatedCrash, crash_at, memory_store, skip_time
 
 pytestmark = pytest.mark.usefixtures("own_registry")
@@ -68,6 +70,32 @@ async def test_runs_that_wait_without_a_process_are_cancelled_too_by_one_of_seve
     found = {run.run_id: run.status for run in await list_flows(store=flows.target)}
     assert found == {"asks": RunStatus.CANCELLED, "never begun": RunStatus.CANCELLED, "new": RunStatus.PENDING}
     assert len(list_requests(flows, "asks")) == len(list_requests(flows, "never begun")) == 1
+
+
+async def test_what_a_run_stands_in_line_counts_for_no_limit(flows: FlowStore) -> None:
+    @flow("limited", timeout=3600)
+    async def limited(ctx: Context, kind: str) -> str:
+        await ctx.step("work", lambda: None if kind == "by hand" else clock.advance(3000))
+        await ctx.step("rest", wait if kind == "slow" else str)
+        return "in time"
+
+    async def wait() -> None:
+        clock.advance(3601)
+        await asyncio.Event().wait()
+
+    with skip_time() as clock:
+        for run_id, kind in (("never begun", "quick"), ("b", "quick"), ("c", "by hand"), ("d", "slow")):
+            options = FlowOptions(schedule="often", is_in_line=True)
+            await start_scheduled_flow("limited", [kind], {}, run_id=run_id, store=flows.target, options=options)
+        looks = LimitedFlows(flows.target, list_definitions())
+        clock.advance(7200)
+        await looks.end_late()
+        assert await run_flow(limited, "by hand", run_id="c", store=flows.target) == "in time"
+        async with Runtime(flows.target, flows=[limited], poll_s=0.02):
+            assert await get_flow("b", store=flows.target).result() == "in time"
+            for run_id in ("never begun", "d"):
+                with pytest.raises(RunCancelled):
+                    await get_flow(run_id, store=flows.target).result()
 
 
 async def test_a_plain_run_flow_keeps_the_limit_itself_and_hands_the_end_down(flows: FlowStore) -> None:

@@ -183,6 +183,25 @@ async def test_f5_on_sqlite_each_part_of_the_question_has_its_index(tmp_path: Pa
     assert not any("" in names for names in found), plans
 
 
+async def test_an_overdue_approval_of_a_run_that_is_over_is_nobodys_work(postgres_url: str) -> None:
+    facts = WorkerFacts("alpha", "process", "machine", "1", 8, ("runs", "default"), ())
+    found = []
+    with fresh_schema(postgres_url) as url:
+        async with open_database(url) as db:
+            await register(db, facts)
+            queue = make_queue(db)
+            await queue.repair()
+            for run_id, state in (("aborted", "cancelled"), ("broken", "failed"), ("waits", "paused")):
+                await insert(db, run_id, state)
+                await run_sql(
+                    db, f"INSERT INTO approvals (id, run_id, deadline_at) VALUES ('{run_id}', '{run_id}', '20')"
+                )
+                found.append(
+                    (await beat(db, facts, driven=0, queue_parts=queue.describe().parts)).overdue_at is not None
+                )
+    assert found == [False, False, True]
+
+
 async def test_what_is_counted_as_due_is_what_another_worker_could_take(postgres_url: str) -> None:
     with fresh_schema(postgres_url) as url:
         async with open_database(url) as db:

@@ -147,6 +147,11 @@ def test_an_action_that_is_not_possible_says_why() -> None:
     assert refused["resume"] == "It waits for a decision, and goes on by itself after it."
     assert find_refusals(replace(WAITING, state="completed"), Role.ADMIN)["abort"] == "The run is completed."
     assert find_refusals(replace(WAITING, state="failed"), Role.ADMIN)["retry"] is None
+    assert find_refusals(WAITING, Role.ADMIN)["pause"] is None
+    assert find_refusals(replace(WAITING, stays_paused=True), Role.ADMIN)["pause"] == "It is paused already."
+    queued = replace(WAITING, state="pending", questions=())
+    assert find_refusals(queued, Role.ADMIN)["resume"] == "It is queued and starts by itself."
+    assert find_refusals(replace(queued, is_for_later=True), Role.ADMIN)["resume"] is None
     too_low = set(find_refusals(WAITING, Role.VIEWER).values())
     assert too_low == {"This needs the role operator; you are viewer."}
 

@@ -27,10 +27,11 @@ from holdfast.errors import (
     RunNotInState,
     UnsandboxedNotAllowed,
 )
+from holdfast.fleet.job_rows import make_job_writer
 from holdfast.persistence.access import find_answer, remember_answer
 from holdfast.persistence.models import ApprovalRow, IdempotencyRow, RunRow
 from holdfast.persistence.runs import StoredRun, find_approval
-from holdfast.persistence.statements import set_wake, to_time_text
+from holdfast.persistence.statements import ask_resume, ask_retry, set_wake, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.workspace.transfer.remotes import to_folder
@@ -172,8 +173,9 @@ def _same(answer: IdempotencyRow, request_hash: str) -> str:
 async def check_can_resume(server: Server, run_id: str) -> StoredRun:
     """Check what `WorkflowEngine.resume` does, and raise what it would, without a claim."""
     loaded = await load_run(server.db, run_id, ())
-    is_here = server.worker is not None and server.worker.is_driving(loaded.stored.run.id)
-    if loaded.stored.run.state == RunStatus.RUNNING and is_here:
+    run = loaded.stored.run
+    owned = await server.journal.query(lambda store: store.find_owned([run.id]))
+    if run.state == RunStatus.RUNNING and owned:
         raise RunBusy(f"Run {run_id} is being driven.", run_id=run_id)
     return loaded.stored
 
@@ -191,7 +193,9 @@ async def check_failed(server: Server, run_id: str) -> StoredRun:
 
 async def request_resume(server: Server, run: RunRow, *, by: str, verb: str, **facts: Any) -> None:
     """Record who wants the run to go on, durably, and look at once whether somebody can drive it."""
-    await write_and_wake(server, run, _resume_requested(run.id, by=by, verb=verb, **facts))
+    event = _resume_requested(run.id, by=by, verb=verb, **facts)
+    await server.journal.append(run.id, [event], rows=_request_rows(server, run, verb))
+    server.wake()
 
 
 async def change_and_go_on(
@@ -211,7 +215,7 @@ async def change_and_go_on(
         by=change.by,
         is_retry=verb == "retry",
         then=[event],
-        beside=_wake_rows(server, stored.run),
+        beside=_request_rows(server, stored.run, verb),
     )
     server.wake()
 
@@ -234,8 +238,13 @@ def _resume_requested(run_id: str, **facts: Any) -> Event:
     return create_event(run_id, EventKind.RUN_RESUME_REQUESTED, **facts)
 
 
+def _request_rows(server: Server, run: RunRow, verb: str) -> list[Statement]:
+    ask = ask_retry if verb == "retry" else ask_resume
+    return [ask(run.id), *job_of_run(make_job_writer(server.db), run)]
+
+
 def _wake_rows(server: Server, run: RunRow) -> list[Statement]:
-    return [set_wake(run.id), *job_of_run(server.queue, run)]
+    return [set_wake(run.id), *job_of_run(make_job_writer(server.db), run)]
 
 
 async def write_and_wake(server: Server, run: RunRow, event: Event, beside: Sequence[Statement] = ()) -> int:

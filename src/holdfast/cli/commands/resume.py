@@ -90,14 +90,18 @@ def _leave_flow(row: Mapping[str, Any], *, is_json: bool) -> int:
         return EXIT_WAITING
     if state not in (RunStatus.PENDING, RunStatus.RUNNING) or row["is_driven"]:
         asyncio.run(resume_flow(run_id, store=name_configured_store(), by=get_user()))
-    return show_detached_flow(run_id, state, is_json=is_json)
+    waits_for = row["waits_for"] if state == RunStatus.PENDING else None
+    return show_detached_flow(run_id, state, is_json=is_json, waits_for=waits_for)
 
 
-def show_detached_flow(run_id: str, state: str, *, is_json: bool) -> int:
+def show_detached_flow(run_id: str, state: str, *, is_json: bool, waits_for: str | None = None) -> int:
     """Say who goes on with a flow that is not driven here."""
     if is_json:
         print_json({"run_id": run_id, "state": state})
-    say(f"Run {run_id} goes on as soon as a server, worker or program that knows its flow takes it.")
+    if waits_for:
+        say(f"Run {run_id} stands in line: it waits for {waits_for}.")
+    else:
+        say(f"Run {run_id} goes on as soon as a server, worker or program that knows its flow takes it.")
     return EXIT_DONE
 
 
@@ -128,14 +132,15 @@ async def _leave(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
     from holdfast.engine.run.job import job_of_run
     from holdfast.engine.run.load import get_run
     from holdfast.fleet.job_rows import make_job_writer
-    from holdfast.persistence.statements import set_wake
+    from holdfast.persistence.statements import ask_resume, ask_retry
     from holdfast.runtime.events import EventKind, create_event
 
     consents = agree_to_change(run_id, change, is_yes=is_yes, is_json=is_json)
     async with open_engine(repo=find_repository(run_id), consents=consents) as (engine, db, _config):
         request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=get_user(), verb=verb, **options)
         is_retry = verb == "retry"
-        wake = [set_wake(run_id), *job_of_run(make_job_writer(db), (await get_run(db, run_id)).run)]
+        ask = ask_retry(run_id) if is_retry else ask_resume(run_id)
+        wake = [ask, *job_of_run(make_job_writer(db), (await get_run(db, run_id)).run)]
         changed = await engine.change(run_id, is_retry=is_retry, then=[request], beside=wake, by=get_user(), **change)
         if change:
             say(plain(changed.describe()))

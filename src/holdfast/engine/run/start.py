@@ -57,7 +57,7 @@ class ResumeStart(DriveStart):
         is_started_now = stored.run.state == RunStatus.PENDING  # its maker died before it began
         if is_started_now:
             events.insert(0, scope.log.event(EventKind.RUN_STARTED, **sandbox))
-        rows = [resume_run(scope.run_id, is_started_now=is_started_now), *serve_request(stored)]
+        rows = [resume_run(scope.run_id, is_started_now=is_started_now), *_serve_request(stored)]
         await scope.log.append(*events, rows=rows)
 
 
@@ -79,7 +79,7 @@ class RetryStart(DriveStart):
 
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
         failed = [key for key, row in stored.phases.items() if row.state == RunPhaseState.FAILED]
-        rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id), *serve_request(stored)]
+        rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id), *_serve_request(stored)]
         resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed", **await find_sandbox(scope))
         await scope.log.append(resumed, *_skipped(scope, stored), rows=rows)
         scope.history.retry(scope.log.records.last_seq + 1)
@@ -92,8 +92,8 @@ def stays_paused(run: RunRow) -> bool:
     return run.state == RunStatus.PAUSED and run.wake is None and not (is_answered or is_over_for_today)
 
 
-def serve_request(stored: StoredRun) -> list[Statement]:
-    """Take back the request to go on that a drive serves, or a pause overrules: it would be served again later."""
+def _serve_request(stored: StoredRun) -> list[Statement]:
+    """Take back the request to go on that a drive serves: it would be served again later."""
     return [] if stored.run.wake is None else [clear_wake(stored.run.id, stored.run.wake)]
 
 

@@ -25,11 +25,11 @@ class MessagePending(Suspended):
     reason = PauseReason.MESSAGE
 
 
-async def pause_for_person(scope: RunScope, *, rows: Sequence[Statement] = ()) -> RunStatus:
+async def pause_for_person(scope: RunScope) -> RunStatus:
     """Write down that the run waits for whoever asked for it; the request in the journal says who that was."""
     request = scope.log.records.pause_request or {}
     event = scope.log.event(EventKind.RUN_PAUSED, reason=PauseReason.PERSON.value, by=request.get("by", ""))
-    await scope.log.append(event, rows=[pause_run(scope.run_id, PauseReason.PERSON), *rows], is_last=True)
+    await scope.log.append(event, rows=[pause_run(scope.run_id, PauseReason.PERSON)], is_last=True)
     return RunStatus.PAUSED
 
 

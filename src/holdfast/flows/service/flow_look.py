@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.errors import HoldfastError, StoreError
-from holdfast.runtime import flow_rows
+from holdfast.runtime import flow_line, flow_rows
 from holdfast.runtime.checkpoint.base import Claim, Opening, prepare
 from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.events import Event, EventKind, create_event
@@ -83,6 +83,6 @@ class FlowLooks:
 
 async def call_up(journal: Journal) -> None:
     """Make those runs due that stood in line behind earlier ones of their schedule, and whose turn has come."""
-    for run_id in await journal.query(flow_rows.read_first_in_line):
+    for run_id in await journal.query(flow_line.read_first_in_line):
         # crash: the run still stands in line, and the next look finds it.
-        await journal.append(run_id, [], rows=[flow_rows.called_up(run_id)])
+        await journal.append(flow_line.LINE_JOURNAL, [], rows=[flow_line.called_up(run_id)])

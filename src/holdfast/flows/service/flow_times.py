@@ -67,7 +67,7 @@ class LimitedFlows:
     async def _end(self, journal: Journal, name: str, timeout_s: float, until: float) -> None:
         after = self._done_until.get(name, 0.0)
         late = await journal.query(
-            lambda store: flow_rows.read_open_of_age(store, name, created_after=after, created_until=until)
+            lambda store: flow_rows.read_open_of_age(store, name, begun_after=after, begun_until=until)
         )
         for run_id in late:
             events = await journal.read(run_id)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from sqlalchemy import DateTime, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from holdfast.enums import OPEN_STATES
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import ALIVE_S, MAX_NAME_BYTES, NOW, TAKES_FLOW, WorkerFacts
 from holdfast.persistence.listings import read_unowned, select_due_times
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.queue_tables import CLEAR, HAS_PARTS, RING, SILENT_S
 from holdfast.runtime.checkpoint import process_owner
-from holdfast.runtime.flow_rows import FIRST_IN_LINE
+from holdfast.runtime.flow_line import FIRST_IN_LINE
 
 _MOST_DUE = 500
 
@@ -66,9 +67,11 @@ sweeps_until = CASE WHEN is_draining = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive E
 WHERE name = :name AND process = :process
 RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE})
 """  # noqa: S608 - ours
+_OPEN = ", ".join(f"'{state}'" for state in OPEN_STATES)
 _FOR_ALL = f"""
 SELECT ({HAS_PARTS}) AS has_queue, moment.now AS now,
-(SELECT min(a.deadline_at) FROM approvals AS a WHERE a.deadline_at IS NOT NULL AND a.state = 'pending')
+(SELECT a.deadline_at FROM approvals AS a WHERE a.deadline_at IS NOT NULL AND a.state = 'pending'
+ AND (SELECT r.state FROM runs AS r WHERE r.id = a.run_id) IN ({_OPEN}) ORDER BY a.deadline_at LIMIT 1)
     <= moment.now AS is_overdue,
 EXISTS (SELECT 1 FROM schedules AS s WHERE s.is_paused = 0 AND s.next_at <= moment.now) AS has_schedule,
 (SELECT coalesce(json_agg(DISTINCT queue), '[]')::text

@@ -40,6 +40,8 @@ from holdfast.persistence.statements.phases import (
 )
 from holdfast.persistence.statements.runs import (
     NewRunRow,
+    ask_resume,
+    ask_retry,
     change_run,
     clear_wake,
     delete_run,
@@ -78,6 +80,8 @@ __all__ = [
     "delete_run",
     "drop_step_packs",
     "drop_unused_bases",
+    "ask_resume",
+    "ask_retry",
     "end_run",
     "fail_phase",
     "forget_positions",

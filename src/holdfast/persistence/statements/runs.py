@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holdfast.enums import TERMINAL_STATES, RunStatus
+from holdfast.enums import TERMINAL_STATES, PauseReason, RunStatus
 from holdfast.persistence.statements.table import now_text, to_params, update
 from holdfast.runtime.checkpoint.base import Statement
 
@@ -57,13 +57,14 @@ def lock_run(run_id: str) -> Statement:
 
 
 _DELETE_RUN = f"""
-DELETE FROM runs WHERE id = :id AND state IN ({", ".join(f"'{state}'" for state in TERMINAL_STATES)}) AND wake IS NULL
+DELETE FROM runs WHERE id = :id AND state IN ({", ".join(f"'{state}'" for state in TERMINAL_STATES)})
+AND (wake IS NULL OR state <> 'failed')
 AND NOT EXISTS (SELECT 1 FROM runs AS fork WHERE fork.forked_from = :id)
 """  # noqa: S608 - values of ours
 
 
 def delete_run(run_id: str) -> Statement:
-    """Delete the row of a run; refused if the run is not over, is to go on, or has a fork."""
+    """Delete the row of a run; refused if the run is not over, is to be retried, or has a fork."""
     return Statement(_DELETE_RUN, {"id": run_id})
 
 
@@ -99,19 +100,28 @@ def _drive_run(run_id: str, **values: Any) -> Statement:
     return _set_run(run_id, state=RunStatus.RUNNING, **order, **values)
 
 
+_INPUT_REASONS = (PauseReason.OUTCOME, PauseReason.APPROVAL, PauseReason.BUDGET, PauseReason.MESSAGE)
+
+
 def pause_run(
     run_id: str, reason: str, *, error: Mapping[str, Any] | None = None, due_at: str | None = None
 ) -> Statement:
-    """Record that a run waits, for what, the error that made it wait if there is one, and when it goes on by itself."""
-    return _set_run(run_id, state=RunStatus.PAUSED, pause_reason=reason, error=error, due_at=due_at, admitted_epoch=0)
+    """Record that a run waits, for what, the error that made it wait if there is one, and when it goes on by itself.
+
+    An answer, money or a message may have come while it was driven, and nobody has acted on it. What else asked it to
+    go on came before the reason why it stops, and is over with it.
+    """
+    values: dict[str, Any] = {"pause_reason": reason, "error": error, "due_at": due_at, "admitted_epoch": 0}
+    values |= {} if reason in _INPUT_REASONS else {"wake": None}
+    return _set_run(run_id, state=RunStatus.PAUSED, **values)
 
 
 def end_run(
     run_id: str, state: RunStatus, *, report_path: str, error: Mapping[str, Any] | None, verdict: str | None = None
 ) -> Statement:
-    """Record that a run is over; a merge before that had only a part of its result."""
+    """Record that a run is over, and nobody asks it to go on; a merge before that had only a part of its result."""
     result: dict[str, Any] = {"final_report_path": report_path, "verdict": verdict, "merged_into": None}
-    result |= {"waits_for": None, "admitted_epoch": 0}
+    result |= {"waits_for": None, "admitted_epoch": 0, "wake": None}
     return _set_run(run_id, state=state, ended_at=now_text(), pause_reason=None, error=error, **result)
 
 
@@ -140,11 +150,37 @@ def raise_budget(run_id: str, amount_micros: int) -> Statement:
 
 
 def set_wake(run_id: str) -> Statement:
-    """Request that someone goes on with a run.
+    """Let someone go on with a run that has got what it waits for, or may come to wait for; one that is over stays so.
 
     Each request has a value of its own, so that whoever has served one does not take back the next.
     """
-    return update("runs", {"wake": f"{now_text()} {uuid.uuid4().hex[:8]}"}, {"id": run_id})
+    sql = "UPDATE runs SET wake = :wake WHERE id = :id AND state IN ('running', 'paused')"
+    return Statement(sql, {"id": run_id, "wake": _new_wake()}, expect=None)
+
+
+_ASK_RESUME = """
+UPDATE runs SET wake = CASE WHEN state = 'paused' THEN :wake ELSE wake END,
+                due_at = CASE WHEN state = 'pending' THEN NULL ELSE due_at END
+WHERE id = :id AND state IN ('pending', 'paused')
+"""
+
+
+def ask_resume(run_id: str) -> Statement:
+    """Request that someone goes on with a run now: one that is paused, or whose time has not come.
+
+    One that runs has nothing to be asked for. Kept, the request would overrule the pause after it.
+    """
+    return Statement(_ASK_RESUME, {"id": run_id, "wake": _new_wake()}, expect=None)
+
+
+def ask_retry(run_id: str) -> Statement:
+    """Request that someone opens a failed run again."""
+    sql = "UPDATE runs SET wake = :wake WHERE id = :id AND state = 'failed'"
+    return Statement(sql, {"id": run_id, "wake": _new_wake()}, expect=None)
+
+
+def _new_wake() -> str:
+    return f"{now_text()} {uuid.uuid4().hex[:8]}"
 
 
 def clear_wake(run_id: str, wake: str) -> Statement:

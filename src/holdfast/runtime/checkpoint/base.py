@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from holdfast.errors import HoldfastError, RunBusy, RunIdInvalid, SequenceConflict
-from holdfast.runtime.blobs import INLINE_BYTES, move_out_big_values
+from holdfast.runtime.checkpoint.blobs import INLINE_BYTES, move_out_big_values
 from holdfast.runtime.events import Event, content_of, from_body, from_content, to_body
 from holdfast.runtime.state import RunState
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 
 from holdfast.enums import RunStatus
 from holdfast.errors import JournalCorrupt, LeaseLost, PayloadInvalid, SequenceConflict
-from holdfast.runtime.blobs import MARK, digests_in, put_back
 from holdfast.runtime.checkpoint.base import Append, Prepared
+from holdfast.runtime.checkpoint.blobs import MARK, digests_in, put_back
 from holdfast.runtime.checkpoint.gc_pause import without_gc
 from holdfast.runtime.events import Event, from_bodies, from_body, from_content
 from holdfast.runtime.jsondata import from_json

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.runtime.blobs import INLINE_BYTES
 from holdfast.runtime.checkpoint.base import Prepared, prepare
+from holdfast.runtime.checkpoint.blobs import INLINE_BYTES
 from holdfast.runtime.events import from_body, new_span_id
 from holdfast.runtime.step import Step
 

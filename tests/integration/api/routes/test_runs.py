@@ -16,7 +16,9 @@ from holdfast.agents.tools.shell import probe_once
 from holdfast.catalog import Catalog, find_demands
 from holdfast.consent import PersonaConsentStore
 from holdfast.persistence.db import Database
+from holdfast.persistence.statements import pause_run, resume_run
 from holdfast.presentation.format import describe_sandbox
+from holdfast.runtime.stores import open_journal
 
 
 async def test_a_started_run_is_driven_to_its_end(api: Api) -> None:
@@ -190,6 +192,32 @@ async def test_a_run_is_paused_by_a_person_and_resumed(api: Api) -> None:
 
     assert resumed.status_code == 202
     assert (await api.wait_for(run_id))["state"] == "completed"
+
+
+async def test_a_run_for_later_is_resumed_now(api: Api) -> None:
+    run_id = await api.start(at="2099-01-01T00:00:00Z")
+    assert (await api.operator.get(f"/api/runs/{run_id}")).json()["refusals"]["resume"] is None
+
+    assert (await api.operator.post(f"/api/runs/{run_id}/resume")).status_code == 202
+
+    assert (await api.wait_for(run_id))["state"] == "completed"
+
+
+async def test_a_run_that_another_process_drives_is_not_resumed(api: Api) -> None:
+    (api.gates / "first.closed").touch()
+    run_id = await api.start()
+    await api.wait_until_reached(run_id, "first")
+    await api.operator.post(f"/api/runs/{run_id}/pause")
+    server = await api.app.state.holder.get()
+    async with open_journal(server.db.store) as journal:
+        claim = await journal.claim(run_id)
+        await journal.append(run_id, [], claim=claim, rows=[resume_run(run_id, is_started_now=False)])
+
+        refused = await api.operator.post(f"/api/runs/{run_id}/resume")
+
+        await journal.append(run_id, [], claim=claim, rows=[pause_run(run_id, "person")])
+        await journal.release(claim)
+    assert (refused.status_code, refused.json()["code"]) == (409, "run_busy")
 
 
 async def test_who_resumes_a_run_can_accept_that_its_agents_have_changed(api: Api) -> None:

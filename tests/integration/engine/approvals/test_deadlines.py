@@ -14,6 +14,7 @@ from holdfast.engine.approvals import decisions
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError
 from holdfast.persistence.statements import to_time_text
+from holdfast.runtime.stores import open_journal
 from holdfast.workflow import WorkflowTemplate
 
 
@@ -121,6 +122,22 @@ async def test_a_person_at_the_same_moment_and_the_deadline_never_both_count(wor
         assert (row.action, row.decided_by) == (received.payload["action"], received.payload["by"])
         assert (row.decided_by == "ann") is (outcomes[0] is None)
         assert outcomes[1] is None
+
+
+async def test_that_an_overdue_approval_cannot_be_answered_is_said_once(
+    world: World, later: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    _result, approval = await waiting(world)
+    await world.sql("UPDATE approvals SET shown = :shown", shown='{"on_deadline": "dance"}')
+    said = set[str]()
+    later(49)
+
+    async with open_journal(world.db.store) as journal:
+        for _ in range(3):
+            assert await decisions.decide_overdue(world.db, journal, said=said) == []
+
+    assert said == {approval.id}
+    assert [record.message for record in caplog.records] == ["an overdue approval could not be answered"]
 
 
 async def test_a_person_who_is_faster_than_a_deadline_that_was_seen_wins(

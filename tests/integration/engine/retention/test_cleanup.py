@@ -412,14 +412,23 @@ async def test_an_id_is_not_used_again_while_its_files_are_being_removed(world: 
     assert (await world.run(hand_in, pre_allocated_run_id=run_id)).state == "completed"
 
 
-async def test_a_run_that_somebody_asked_to_go_on_is_not_deleted(world: World) -> None:
-    run_id = await completed(world, hand_in)
-    await world.sql("UPDATE runs SET wake = 'asked' WHERE id = :id", id=run_id)
+async def test_a_failed_run_that_somebody_asked_to_retry_is_not_deleted(world: World) -> None:
+    failed = await world.run(lambda _turn: None)
+    await world.sql("UPDATE runs SET wake = 'asked' WHERE id = :id", id=str(failed.run_id))
 
-    done = await rm(world, run_id)
+    done = await rm(world, str(failed.run_id))
 
     assert done.deleted_runs == []
     assert "goes on" in done.skipped[0].reason
+
+
+async def test_a_request_that_an_earlier_version_left_at_a_completed_run_keeps_nothing(world: World) -> None:
+    run_id = await completed(world, hand_in)
+    await world.sql("UPDATE runs SET wake = 'asked' WHERE id = :id", id=run_id)
+
+    done = await rm(world, run_id, may_lose_result=True)
+
+    assert done.deleted_runs == [run_id]
 
 
 async def test_only_one_clean_up_works_in_a_data_directory(world: World) -> None:

@@ -2,19 +2,23 @@
 
 import asyncio
 import uuid
+from typing import Any
 
 import pytest
 from tests.support.engine_processes import Zygote
-from tests.support.engine_world import Turn, World, hand_in, phase
+from tests.support.engine_world import Turn, World, hand_in, phase, template
+from tests.support.progress_limit import waiting_until
 
 from holdfast.agents.calls.provider_errors import ProviderPause
 from holdfast.agents.calls.stall_detector import Stalled
 from holdfast.engine.run.carrier import FilesTooLarge
+from holdfast.engine.run.create import RunOrder
 from holdfast.enums import RunStatus
 from holdfast.errors import ProviderKeyRefused, WorkspaceTooLarge
 from holdfast.fleet.run_drive import WorkflowDrive
 from holdfast.persistence.listings import list_due
-from holdfast.persistence.statements import set_wake
+from holdfast.persistence.statements import ask_resume, set_wake
+from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.step import Suspended
 from holdfast.runtime.stores import open_journal
 
@@ -76,6 +80,76 @@ async def test_a_pause_takes_back_a_request_to_go_on_that_nobody_has_served(worl
     assert (paused.state, await list_due(world.db)) == (RunStatus.PAUSED, [])
     assert [event.payload["by"] for event in world.events(run_id, "run.paused")] == ["ann", "bob"]
     assert (await engine.resume(run_id)).state is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("ends_with", ["pause", "completed", "failed"])
+async def test_a_request_to_go_on_with_a_run_that_is_driven_ends_with_the_drive(world: World, ends_with: str) -> None:
+    async def play(turn: Turn) -> None:
+        async with open_journal(world.open_database().store) as journal:
+            await journal.append(turn.run_id, [], rows=[set_wake(turn.run_id)])
+        if ends_with == "pause":
+            async with open_journal(world.open_database().store) as journal:
+                await journal.append(turn.run_id, [create_event(turn.run_id, EventKind.RUN_PAUSE_REQUESTED, by="ann")])
+        if ends_with == "completed":
+            turn.hand_in()
+
+    end = await world.run(play, phase("spec", attempts=1))
+
+    assert end.waiting_for == "person" if ends_with == "pause" else end.state == ends_with
+    assert ((await world.run_row(end.run_id)).wake, await list_due(world.db)) == (None, [])
+
+
+async def test_an_answer_that_comes_while_another_phase_runs_lets_the_run_go_on_though_it_waits(world: World) -> None:
+    async def play(turn: Turn) -> None:
+        turn.hand_in()
+        if turn.phase_key == "slow":
+            [question] = await until_question(world, turn.run_id)
+            answer = {"beside": [set_wake(turn.run_id)]}  # as over HTTP
+            await answering.decide(turn.run_id, question.id, "approve", **answer)
+
+    answering = world.engine()
+    risky = {"risk": "high", "read_only": True}
+    waits = await world.run(
+        play, phase("quick", **risky), phase("slow", needs=[], **risky), phase("end", needs=["quick"])
+    )
+
+    assert waits.waiting_for == "approval"
+    assert len(await world.approvals(waits.run_id)) == 1
+    assert [due.run_id for due in await list_due(world.db)] == [str(waits.run_id)]
+
+
+async def until_question(world: World, run_id: str) -> list[Any]:
+    with waiting_until("the other phase asks"):
+        while not (found := await world.approvals(run_id)):
+            await asyncio.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("state", "asks"),
+    [("running", ask_resume), ("completed", ask_resume), ("completed", set_wake), ("failed", set_wake)],
+)
+async def test_a_request_that_comes_too_late_changes_nothing(world: World, state: str, asks: Any) -> None:
+    run_id = await world.run_and_stop(lambda _turn: None)
+    await world.sql("UPDATE runs SET state = :state WHERE id = :id", state=state, id=run_id)
+
+    async with open_journal(world.db.store) as journal:
+        await journal.append(run_id, [], rows=[asks(run_id)])
+
+    assert (await world.run_row(run_id)).wake is None
+    world.is_damaged = True
+
+
+async def test_whoever_resumes_a_run_for_later_has_it_go_on_now(world: World) -> None:
+    order = RunOrder(due_at="2030-01-01T00:00:00.000Z")
+    made = world.know(template("spec"))
+    run_id = await world.engine().create(made, repo_path=world.repo, order=order)
+    assert await list_due(world.db) == []
+
+    await world.engine().change(run_id, beside=[ask_resume(run_id)])
+
+    assert [due.run_id for due in await list_due(world.db)] == [run_id]
+    assert (await world.run_row(run_id)).wake is None
 
 
 async def test_a_request_that_nobody_acted_on_does_not_stop_a_later_resume(world: World) -> None:

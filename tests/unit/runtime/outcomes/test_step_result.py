@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.runtime.blobs import INLINE_BYTES
 from holdfast.runtime.checkpoint.base import prepare
+from holdfast.runtime.checkpoint.blobs import INLINE_BYTES
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.outcomes import step_result
 from holdfast.runtime.outcomes.step_result import prepare_result

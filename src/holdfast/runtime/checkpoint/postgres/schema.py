@@ -58,6 +58,12 @@ UPGRADES: tuple[tuple[LiteralString, ...], ...] = (
         """CREATE INDEX flow_runs_scheduled ON flow_runs (schedule, created_at)
             WHERE schedule IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
     ),
+    (
+        # When the turn came of a flow that stood in line: its time limit counts from then (`runtime/flow_line.py`).
+        "ALTER TABLE flow_runs ADD COLUMN called_up_at double precision",
+        """CREATE INDEX flow_runs_called_up ON flow_runs (called_up_at)
+            WHERE called_up_at IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
+    ),
 )
 VERSION = len(UPGRADES)
 OLDEST = 2  # whose processes go on beside this one; an upgrade that does more than add raises it to its own

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import JournalCorrupt
-from holdfast.runtime.blobs import INLINE_BYTES, MARK, digests_in, move_out_big_values, put_back
+from holdfast.runtime.checkpoint.blobs import INLINE_BYTES, MARK, digests_in, move_out_big_values, put_back
 from holdfast.runtime.events import content_of, create_event, from_content, to_body
 
 values = st.one_of(st.integers(), st.text(max_size=5), st.integers(0, 50_000).map(lambda size: "x" * size))
