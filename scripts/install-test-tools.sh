@@ -9,12 +9,13 @@ sandbox_works() { bwrap --ro-bind / / --dev /dev --unshare-pid true 2> /dev/null
 node_works() { .venv/lib/python3*/site-packages/playwright/driver/node --version > /dev/null 2>&1; }
 
 # What the tests of a package are, for the message about them.
-declare -A tests=([bubblewrap]=sandbox [chromium]=browser [libatomic1]="browser and page module")
+declare -A tests=([bubblewrap]=sandbox [chromium]=browser [libatomic1]="browser and page module" [systemd]="systemd unit")
 missing=()
 has bwrap || missing+=(bubblewrap)
 has faketime || missing+=(faketime)
 has chromium chromium-browser google-chrome || missing+=(chromium)
 node_works || missing+=(libatomic1)
+has systemd-analyze || missing+=(systemd)
 
 apt_install() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$@" > /dev/null 2>&1; }
 

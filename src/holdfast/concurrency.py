@@ -6,6 +6,8 @@ result. So nothing here relies on the work to end when it is cancelled: it is ca
 
 import asyncio
 import contextlib
+import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
@@ -75,6 +77,18 @@ async def cancel_within(tasks: Collection["asyncio.Future[Any]"], seconds: float
 def _forget_outcome(task: "asyncio.Future[Any]") -> None:
     if not task.cancelled():
         task.exception()  # read, so that the loop does not report it as lost
+
+
+def exit_within(seconds: float, code: int) -> None:
+    """End the process after so long, as a kill would: a thread may still wait for a database, which nothing ends."""
+    asyncio.get_running_loop().call_later(seconds, _exit, code)
+
+
+def _exit(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 class ExclusiveGroups:

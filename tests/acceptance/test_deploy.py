@@ -79,10 +79,17 @@ def test_systemd_reads_the_units(tmp_path: Path) -> None:
     for unit in UNITS:
         assert read_unit(unit)["ExecStart"].startswith(f"{PROGRAM} ")
         (tmp_path / unit.name).write_text(unit.read_text().replace(PROGRAM, str(program)))
-    if (analyze := shutil.which("systemd-analyze")) is not None:
-        command = [analyze, "verify", "--man=no", *(str(tmp_path / unit.name) for unit in UNITS)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, [line for line in done.stderr.splitlines() if "holdfast" in line]) == (0, [])
+    if (analyze := shutil.which("systemd-analyze")) is None:
+        pytest.skip("systemd-analyze is not installed")
+    command = [analyze, "verify", "--man=no", *(str(tmp_path / unit.name) for unit in UNITS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "holdfast" in line]) == (0, [])
+
+
+def test_systemd_lets_a_drained_worker_stay_away_and_nothing_else() -> None:
+    restarts = {unit.name: read_unit(unit)["Restart"] for unit in UNITS}
+
+    assert restarts == {"holdfast-worker.service": "on-failure", "holdfast-serve.service": "always"}
 
 
 def test_the_image_is_made_from_what_is_there() -> None:

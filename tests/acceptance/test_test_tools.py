@@ -18,7 +18,7 @@ def run(folder: Path, *, user: int, refused: str = "", has_all: bool = False) ->
         "apt-get": f'echo "$*" >> {folder}/asked; case "$*" in *{refused or "nothing"}*) exit 1; esac',
     }
     if has_all:
-        scripts |= {"bwrap": "exit 0", "chromium": "exit 0", "faketime": "exit 0"}
+        scripts |= {"bwrap": "exit 0", "chromium": "exit 0", "faketime": "exit 0", "systemd-analyze": "exit 0"}
         node = folder / ".venv/lib/python3.11/site-packages/playwright/driver/node"
         node.parent.mkdir(parents=True)
         node.write_text("#!/bin/sh\n")
@@ -40,26 +40,27 @@ def test_where_nothing_is_missing_nothing_is_said_or_done(tmp_path: Path) -> Non
 def test_what_is_installed_is_said(tmp_path: Path) -> None:
     said, packages = run(tmp_path, user=0)
 
-    assert said == ["Installing bubblewrap, faketime, chromium, libatomic1 with apt-get, for the tests …"]
-    assert packages == ["bubblewrap faketime chromium libatomic1"]
+    assert said == ["Installing bubblewrap, faketime, chromium, libatomic1, systemd with apt-get, for the tests …"]
+    assert packages == ["bubblewrap faketime chromium libatomic1 systemd"]
 
 
 def test_what_cannot_be_installed_names_the_tests_that_are_skipped(tmp_path: Path) -> None:
     said, packages = run(tmp_path, user=0, refused="chromium")
 
     assert said[1:] == ["The browser tests will be skipped: chromium is not installed."]
-    assert packages[1:] == ["bubblewrap", "faketime", "chromium", "libatomic1"]
+    assert packages[1:] == ["bubblewrap", "faketime", "chromium", "libatomic1", "systemd"]
 
 
 def test_without_root_nothing_is_tried_and_the_command_is_shown(tmp_path: Path) -> None:
     said, packages = run(tmp_path, user=1000)
 
-    assert "apt-get install bubblewrap faketime chromium libatomic1" in said[0]
+    assert "apt-get install bubblewrap faketime chromium libatomic1 systemd" in said[0]
     assert [line.split(" tests")[0] for line in said[1:]] == [
         "The sandbox",
         "A wrong clock is tested in Python alone: faketime is not installed.",
         "The browser",
         "The browser and page module",
+        "The systemd unit",
     ]
     assert packages == []
 

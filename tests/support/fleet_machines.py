@@ -47,8 +47,21 @@ async def count(ctx, name, steps):
 
 
 @flow("nap")
-async def nap(ctx):
-    await ctx.sleep(3600)
+async def nap(ctx, seconds=3600):
+    await ctx.sleep(seconds)
+
+
+async def hold(name):
+    note(f"{name} begins")
+    while EFFECTS.with_name(f"{name}.closed").exists():
+        await asyncio.sleep(0.01)
+    return note(f"{name} ends")
+
+
+@flow("held")
+async def held(ctx, name):
+    await ctx.step("call", hold, name)
+    await ctx.step("after", note, f"{name} after")
 
 
 @flow("poison")
@@ -106,6 +119,12 @@ class Machine:
     @property
     def is_running(self) -> bool:
         return self._process.process.poll() is None
+
+    def read_line(self) -> str:
+        return self._process.read_line()
+
+    def wait(self) -> int:
+        return self._process.process.wait()
 
     def end(self, sig: int = signal.SIGKILL) -> int:
         return self._process.end(sig)

@@ -1,36 +1,55 @@
 """Running the app as a server of its own: socket, login link, and an end that gives the runs up."""
 
+import asyncio
 import getpass
 import logging
+import signal
 import socket
 import webbrowser
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.server import HANDLED_SIGNALS
 
 from holdfast.api.app import create_app
 from holdfast.api.http.auth import Identity
 from holdfast.api.http.connection import LimitedConnection
 from holdfast.api.options import LOOPBACK_NAMES, ServerOptions
 from holdfast.api.server.log_limit import limit_repeats
+from holdfast.concurrency import exit_within
 from holdfast.config import Config
 from holdfast.enums import Role
 from holdfast.errors import ConfigInvalid, HoldfastError
+from holdfast.fleet.drain import Drain
 from holdfast.keys import hide_environment
 
+_AT_ONCE_S = 5.0  # for runs that are given up to be let go of; without the database they cannot be
 _STREAM_GRACE_S = 3  # for requests under way; streams are ended before, and their clients come back
 
 
 class GracefulServer(uvicorn.Server):
-    """Announces itself when signals reach it, and ends the streams first when it is told to stop."""
+    """Announces itself when signals reach it, and ends the streams first when it is told to stop.
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], Awaitable[None]] | None = None) -> None:
+    A second signal gives up what is in flight at once, and a third ends the process.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        announce: Callable[[], Awaitable[None]] | None = None,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> None:
         super().__init__(config)
         self._announce = announce
+        self._say = say
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._drain: Drain | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         # Here, and not in the app's own start: what cannot be opened is said in one line, and nothing was announced.
         await self.config.app.state.holder.get()  # type: ignore[union-attr]
         if self._announce is not None:  # not before: Ctrl-C from who read it would meet a loop that is half made
@@ -39,8 +58,30 @@ class GracefulServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Streams have no end of their own; waiting for them would use up the time that the runs need.
-        self.config.app.state.holder.end_streams()  # type: ignore[union-attr]
+        holder = self.config.app.state.holder  # type: ignore[union-attr]
+        self._drain = holder.drain()
+        if self._drain is not None and self._drain.run_ids:
+            self._say(f"{self._drain.describe()} Ctrl-C again ends it now.")
+            if self.force_exit:  # the second signal was faster
+                self._drain.give_up()
+        holder.end_streams()
         await super().shutdown(sockets)
+        if self.force_exit:  # what was given up lets go of its run all the same
+            await self.lifespan.shutdown()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        is_second, loop = self.should_exit, self._loop
+        super().handle_exit(sig, frame)
+        if is_second and loop is not None:
+            self.force_exit = True
+            loop.call_soon_threadsafe(self._give_up, 128 + sig)
+            for number in HANDLED_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+
+    def _give_up(self, exit_code: int) -> None:
+        exit_within(_AT_ONCE_S, exit_code)
+        if self._drain is not None:
+            self._drain.give_up()
 
 
 def run_server(
@@ -76,7 +117,7 @@ def run_server(
         if opens_browser:
             webbrowser.open(link)
 
-    GracefulServer(to_uvicorn(app), announce).run(sockets=[listening])
+    GracefulServer(to_uvicorn(app), announce, say).run(sockets=[listening])
 
 
 def to_uvicorn(app: FastAPI) -> uvicorn.Config:

@@ -69,7 +69,14 @@ class Sweep:
         """Look now, instead of in a moment."""
         self._woken.set()
 
-    async def run(self, taker: RunTaker, *, count_driven: Callable[[], int], on_drain: Callable[[], None]) -> None:
+    async def run(
+        self,
+        taker: RunTaker,
+        *,
+        count_driven: Callable[[], int],
+        is_draining: Callable[[], bool],
+        on_drain: Callable[[], object],
+    ) -> None:
         """Look for ever. `on_drain` is called when somebody wants this worker to take nothing more."""
         try:
             while True:
@@ -77,7 +84,7 @@ class Sweep:
                 began, took_s = time.monotonic(), 0.0
                 try:
                     if self._queue.describe().is_shared:
-                        await self._look_for_all(count_driven(), on_drain)
+                        await self._look_for_all(count_driven(), on_drain, is_draining=is_draining())
                     else:
                         await self._look_for_us(taker)
                     took_s = time.monotonic() - began
@@ -108,10 +115,13 @@ class Sweep:
         due = await list_due(self._db, limit=_MOST_DUE, but=taker.list_passed_over())
         await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
 
-    async def _look_for_all(self, driven: int, on_drain: Callable[[], None]) -> None:
+    async def _look_for_all(self, driven: int, on_drain: Callable[[], object], *, is_draining: bool) -> None:
         began, sent_at = time.time(), _elapsed()
         parts = self._queue.describe().parts
-        heard = await beat(self._db, self._facts, driven=driven, clock_off_s=self._clock_off_s, queue_parts=parts)
+        off_s = self._clock_off_s
+        heard = await beat(
+            self._db, self._facts, driven=driven, clock_off_s=off_s, is_draining=is_draining, queue_parts=parts
+        )
         if not heard.is_known:  # it was silent for so long that it was forgotten
             await register(self._db, self._facts)
             return

@@ -25,6 +25,7 @@ from holdfast.errors import (
     StoreBusy,
     StoreUnavailable,
 )
+from holdfast.fleet.drain import Drain
 from holdfast.fleet.port import Queue
 from holdfast.fleet.run_drive import Drive, NoDrive, RunDrives, WorkflowDrive
 from holdfast.fleet.schedules import ScheduleClock
@@ -50,7 +51,6 @@ from holdfast.runtime.journal import Journal
 _LACKING_S = 60.0  # until a worker that lacks a key looks at the run again
 _FULL_S = 60.0  # until a run that waits for a place of its flow is looked at again by itself
 _BUSY_S = 0.5  # its owner may let go of it at any moment
-_LAST_S = 15.0  # for what is given up to let go of its run
 _log = logging.getLogger("holdfast.fleet")
 
 
@@ -117,6 +117,10 @@ class Worker:
             options.queues,
             options.flows,
         )
+        self.draining = asyncio.Event()
+        """Set when it is to end."""
+        self.end: Drain | None = None
+        """What it waits for then."""
         self.stopped = asyncio.Event()
         """Set when it drives nothing any more, and takes nothing."""
 
@@ -129,7 +133,9 @@ class Worker:
             await register(self._db, self.facts)
         poll_s = self._options.poll_s
         self._sweep = Sweep(self._db, self._journal, self._queue, self.facts, self._schedules, poll_s=poll_s)
-        looking = self._sweep.run(self, count_driven=self.count_driven, on_drain=self.drain)
+        looking = self._sweep.run(
+            self, count_driven=self.count_driven, is_draining=self.draining.is_set, on_drain=self.drain
+        )
         self._background = [
             asyncio.create_task(self._queue.serve(self), name="holdfast-queue-loop"),
             asyncio.create_task(looking, name="holdfast-sweep"),
@@ -139,43 +145,58 @@ class Worker:
             # Not in the sweep, which one worker makes for all: that one may not know these flows.
             self._background.append(asyncio.create_task(self._flow_times.run(), name="holdfast-flow-times"))
 
-    def drain(self) -> None:
-        """Take nothing more, and stop within the grace time."""
-        if self._stopping is None:
+    def drain(self) -> Drain:
+        """Take nothing more, and stop within the grace time. Its row says so with the sign of life that follows."""
+        if self.end is None:
             _log.info("Worker %s is to end: it takes nothing more", self.facts.name)
-            self._stopping = asyncio.create_task(self._stop(), name="holdfast-drain")
+            options = self._options
+            self.end = Drain(self._open, grace_s=options.grace_s, workflow_grace_s=options.workflow_grace_s)
+            self.draining.set()
+            self._sweep.wake()
+            self._stopping = asyncio.create_task(self._stop(self.end), name="holdfast-drain")
+        return self.end
 
     async def stop(self) -> None:
         """Take nothing more, let calls in flight end and be recorded within the grace time, and give up the rest."""
         self.drain()
         await self.stopped.wait()
 
-    async def _stop(self) -> None:
+    async def _stop(self, end: Drain) -> None:
+        """End part by part; a database that is away keeps none of them from the next one."""
+        clock = asyncio.get_running_loop()
+        leaving = asyncio.create_task(self._leave_queue(end), name="holdfast-leave-queue")
         try:
-            await self._queue.stop()
-            await self._queue.put_back([run_id for run_id in self._tasks if run_id not in self._open])
-            for run_id, task in list(self._tasks.items()):
-                drive = self._open.get(run_id)
-                if drive is None or not drive.drain():
-                    task.cancel()  # it waits, or has not begun: nothing is lost by giving it up now
             if self._options.workflow_grace_s is not None:
-                asyncio.get_running_loop().call_later(self._options.workflow_grace_s, self._give_up_workflows)
-            if self._tasks:
-                _, late = await asyncio.wait(list(self._tasks.values()), timeout=self._options.grace_s)
-                for task in late:
+                clock.call_later(self._options.workflow_grace_s, self._give_up_workflows)
+            await end.wait([leaving, *self._tasks.values()])
+            last_at = clock.time() + end.last_s
+            for tasks in (list(self._tasks.values()), self._background):
+                for task in tasks:
                     task.cancel()
-                if late:
-                    await asyncio.wait(late, timeout=_LAST_S)
-            for task in self._background:
-                task.cancel()
-            await asyncio.wait(self._background)
+                await asyncio.wait([leaving, *tasks], timeout=max(0.0, last_at - clock.time()))
             if self._queue.describe().is_shared:
-                await unregister(self._db, self.facts)
+                async with asyncio.timeout_at(last_at):
+                    await unregister(self._db, self.facts)
+        except (HoldfastError, TimeoutError) as error:
+            _log.warning("A worker could not say that it is gone: %s", str(error) or "the database does not answer")
         except Exception:
             _log.warning("A worker could not say that it is gone", exc_info=True)
         finally:
+            leaving.cancel()
             process_owner.forget(self._owner.token)
             self.stopped.set()
+
+    async def _leave_queue(self, end: Drain) -> None:
+        """Take nothing out of the queue any more, and put back what was taken and not begun."""
+        await self._queue.stop()
+        try:
+            await self._queue.put_back([run_id for run_id in self._tasks if run_id not in self._open])
+        except HoldfastError as error:
+            _log.warning("What was not begun could not be put back; it is found in a moment: %s", error.message)
+        for run_id, task in list(self._tasks.items()):
+            drive = self._open.get(run_id)
+            if run_id not in end.run_ids and (drive is None or not drive.drain()):
+                task.cancel()  # it waits, or has not begun
 
     def _give_up_workflows(self) -> None:
         for run_id, task in self._tasks.items():
@@ -203,7 +224,7 @@ class Worker:
 
     def describe(self) -> ListedWorker:
         """Describe this worker as others are listed."""
-        facts, is_draining = self.facts, self._stopping is not None
+        facts, is_draining = self.facts, self.draining.is_set()
         return ListedWorker(
             *(facts.name, facts.machine, facts.version, self._since, facts.slots, self.count_driven()),
             *(0.0, is_draining, facts.queues, facts.flows),

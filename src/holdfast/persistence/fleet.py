@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from holdfast.errors import WorkerNotFound
 from holdfast.persistence.db import Database
 from holdfast.persistence.statements.table import to_params
 from holdfast.runtime.checkpoint import process_owner
@@ -113,13 +114,27 @@ def _to_listed(row: Any) -> ListedWorker:
     )
 
 
-async def drain_worker(db: Database, name: str) -> bool:
-    """Tell a worker to take nothing more and to end; false if there is none of this name."""
+_DRAIN = f"""
+UPDATE workers SET is_draining = CASE WHEN {NOW} - seen_at <= :alive THEN 1 ELSE is_draining END
+WHERE name = :name RETURNING {NOW} - seen_at
+"""  # noqa: S608 - ours
+
+
+async def drain_worker(db: Database, name: str) -> None:
+    """Tell a worker to take nothing more and to end. Raises `WorkerNotFound` if there is none, or it is silent."""
+    if db.path is not None:
+        raise WorkerNotFound(f"There is no worker {name!r}.")
     async with db.session() as session:
-        sql = "UPDATE workers SET is_draining = 1 WHERE name = :name RETURNING name"
-        is_there = (await session.execute(text(sql), {"name": name})).first() is not None
+        silent_s = await session.scalar(text(_DRAIN), {"name": name, "alive": ALIVE_S})
         await session.commit()
-    return is_there
+    if silent_s is None:
+        raise WorkerNotFound(f"There is no worker {name!r}.")
+    if silent_s > ALIVE_S:
+        raise WorkerNotFound(
+            f"Worker {name!r} has shown no sign of life for {silent_s:.0f} s: there is nothing to drain.",
+            hint="Its runs go on elsewhere.",
+            silent_s=round(silent_s, 1),
+        )
 
 
 _FORGET = (

@@ -141,9 +141,11 @@ def enqueue(run_id: str, queue: str, priority: int) -> Statement:
 
 
 async def enqueue_all(db: Database, jobs: Mapping[str, tuple[str, int]]) -> None:
-    """Put runs into the queue, each with its name there and its priority, in one statement."""
+    """Put runs into the queue, each with its name there and its priority, in one statement; none needs no database."""
+    if not jobs:
+        return
     async with db.session() as session:
-        queues, priorities = zip(*jobs.values(), strict=True) if jobs else ((), ())
+        queues, priorities = zip(*jobs.values(), strict=True)
         await session.execute(
             text(_ENQUEUE_ALL), {"run_ids": list(jobs), "queues": list(queues), "priorities": list(priorities)}
         )

@@ -105,6 +105,7 @@ class RunLog:
 
     @property
     def has_call_in_flight(self) -> bool:
+        """A call is under way, announced or not recorded yet."""
         return self._calls_in_flight > 0
 
     def drain(self) -> None:
@@ -289,19 +290,19 @@ class RunLog:
                 raise Drained(step.key)
             if journal.has_leases and not journal.may_begin:
                 await self._wait_until_held()
-            if writes_intent:
-                beside = step.with_intent() if step.with_intent else _NOTHING_BESIDE
-                intent = self.step_event(step, step.kinds.started, attempt, **step.details)
-                await self.append(intent, *beside.events, rows=beside.rows)
-            # crash: with an intent, the outcome is unknown from here on and the policy decides; without one the step
-            # has never been, and runs again.
-            if probe is not None:
-                probe(self, step.key, "before")
-            began_at = time.time()
+            self._calls_in_flight += 1
             try:
+                if writes_intent:
+                    beside = step.with_intent() if step.with_intent else _NOTHING_BESIDE
+                    intent = self.step_event(step, step.kinds.started, attempt, **step.details)
+                    await self.append(intent, *beside.events, rows=beside.rows)
+                # crash: with an intent, the outcome is unknown from here on and the policy decides; without one the
+                # step has never been, and runs again.
+                if probe is not None:
+                    probe(self, step.key, "before")
+                began_at = time.time()
                 try:
                     token = current_step.set((self.run_id, step.key))
-                    self._calls_in_flight += 1
                     try:
                         if step.in_thread or step.timeout_s is not None:
                             result = await self._invoke(step, partial(call, *args) if args else call)
@@ -311,7 +312,6 @@ class RunLog:
                             if kind is CoroutineType or (kind not in _PLAIN and inspect.isawaitable(result)):
                                 result = await result
                     finally:
-                        self._calls_in_flight -= 1
                         current_step.reset(token)
                     data, type_name, result = encode_result(step, result)
                 except Exception as error:
@@ -347,6 +347,7 @@ class RunLog:
                         probe(self, step.key, "recorded")
                     return result
             finally:
+                self._calls_in_flight -= 1
                 if step.in_thread:
                     self._gate.settle(step.key)
             # crash: whoever goes on waits for the rest of the time, then makes the next attempt.

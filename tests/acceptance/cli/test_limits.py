@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from tests.acceptance.cli.conftest import Command
 from tests.support.pooler import running_pooler
 from tests.support.postgres_server import fresh_schema
@@ -86,6 +87,9 @@ def test_workers_are_listed_and_told_to_end_by_their_names(
         db = Database(url)
         await db.init_schema()
         await register(db, facts)
+        async with db.session() as session:  # it stays alive, however long this takes
+            await session.execute(text("UPDATE workers SET seen_at = seen_at + 3600"))
+            await session.commit()
         await db.dispose()
 
     with fresh_schema(postgres_url) as url:

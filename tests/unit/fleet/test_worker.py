@@ -56,6 +56,7 @@ async def test_a_run_of_a_workflow_is_given_up_before_a_flow_is() -> None:
     call = asyncio.create_task(asyncio.Event().wait())
     step = asyncio.create_task(asyncio.wait([call]))  # ends by itself, once the other has been given up
     idle: Any = asyncio.create_task(asyncio.Event().wait())
+    worker._sweep = cast(Any, SimpleNamespace(wake=lambda: None))
     worker._background = [idle]
     worker._tasks.update({"run": cast(Any, call), "flow": cast(Any, step)})
     worker._open.update({"run": SilentModel(), "flow": LongStep()})

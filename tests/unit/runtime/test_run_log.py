@@ -1,9 +1,12 @@
 """How far an owner knows its journal, whoever writes beside it and in whichever order its appends are answered."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runtime.run_log import HeadTracker
+from holdfast import Context, run_flow
+from holdfast.runtime.checkpoint.memory import InMemoryCheckpointer
+from holdfast.runtime.run_log import HeadTracker, RunLog
 
 
 def test_nothing_but_own_appends_leaves_no_gap() -> None:
@@ -65,3 +68,19 @@ def test_the_head_is_the_last_number_without_an_unknown_one_before_it(
         head = next(number for number in range(len(known) + 1) if number + 1 not in known)
         assert tracker.head == head
         assert tracker.has_gap == (max(known) > head)
+
+
+async def test_a_call_is_in_flight_from_its_announcement_until_it_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    store = InMemoryCheckpointer()
+
+    def look(log: RunLog, _key: str, moment: str) -> None:
+        seen.append((moment, log.has_call_in_flight))
+
+    async def flow(ctx: Context) -> bool:
+        return await ctx.step("call", lambda: True)
+
+    monkeypatch.setattr(RunLog, "probe", look)
+    await run_flow(flow, store=store)
+
+    assert seen == [("before", True), ("after", True), ("recorded", True)]

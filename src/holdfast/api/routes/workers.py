@@ -11,7 +11,6 @@ from holdfast.api.http.auth import Admin, Viewer
 from holdfast.api.http.openapi import READ, WRITE_ONE
 from holdfast.api.schemas import ShortText
 from holdfast.api.server.server import Server, ServerDep
-from holdfast.errors import WorkerNotFound
 from holdfast.persistence.fleet import ALIVE_S, ListedWorker, drain_worker, list_workers
 from holdfast.presentation.status import Note
 from holdfast.runtime.clock import describe_off
@@ -50,8 +49,7 @@ async def show_workers(server: ServerDep, _identity: Viewer) -> WorkerList:
 @router.post("/api/workers/{name}/drain", status_code=202, responses=WRITE_ONE, summary="Let a worker end")
 async def end_worker(name: Annotated[ShortText, PathParam()], server: ServerDep, _identity: Admin) -> WorkerList:
     """Let a worker take nothing more and end: calls in flight are recorded, the rest goes on elsewhere."""
-    if not await drain_worker(server.db, name):
-        raise WorkerNotFound(f"There is no worker {name!r}.")
+    await drain_worker(server.db, name)
     return await show_workers(server, _identity)
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from holdfast.api.server.metrics import Labels, gauge
-from holdfast.errors import ConfigInvalid, HoldfastError
+from holdfast.concurrency import cancel_within
+from holdfast.errors import ConfigInvalid, HoldfastError, StoreError
 from holdfast.fleet.worker import Worker
 from holdfast.persistence.db import Database
 from holdfast.persistence.due.beat import count_due
@@ -16,6 +18,9 @@ from holdfast.persistence.statements import measure_pack
 from holdfast.runtime.checkpoint.base import Append, AppendResult, Leases
 
 _MOST_BYTES = 8192
+_CLOSE_S = 1.0
+_DATABASE_S = 3.0  # whoever asks waits for ten
+_log = logging.getLogger("holdfast.fleet")
 
 
 async def list_fleet_figures(db: Database) -> list[str]:
@@ -31,6 +36,36 @@ async def list_fleet_figures(db: Database) -> list[str]:
         *gauge("holdfast_fleet_free_slots", "Places of the workers that are free.", {(): free}),
         *gauge("holdfast_fleet_workers", "Workers that are alive.", {(): len(workers)}),
     ]
+
+
+class FleetProbe:
+    """Reads the figures of the whole fleet, once for all who ask meanwhile; a database that is away holds nobody up."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._reading: asyncio.Task[list[str]] | None = None
+
+    async def list_figures(self) -> list[str]:
+        """List them if the database answers soon, and in any case whether it does."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read(), name="holdfast-fleet-figures")
+        done, _ = await asyncio.wait([self._reading], timeout=_DATABASE_S)
+        figures = self._reading.result() if done else []
+        return [*figures, *gauge("holdfast_database_up", "1 if the database answers.", {(): int(bool(figures))})]
+
+    async def _read(self) -> list[str]:
+        try:
+            return await list_fleet_figures(self._db)
+        except StoreError as error:
+            _log.info("The figures of the fleet could not be read: %s", error.message)  # the sweep warns
+        except Exception:
+            _log.warning("The figures of the fleet could not be read", exc_info=True)
+        return []
+
+    async def close(self) -> None:
+        """Return when nothing of this uses the database any more, or soon."""
+        if self._reading is not None:
+            await cancel_within([self._reading], _CLOSE_S)
 
 
 class DriveMetrics:
@@ -74,6 +109,7 @@ async def serve_metrics(
     db: Database, worker: Worker, metrics: DriveMetrics, address: tuple[str, int]
 ) -> AsyncIterator[str]:
     """Answer `GET /metrics` at this address, until left; yields the URL. Raises `ConfigInvalid` if it cannot be had."""
+    fleet = FleetProbe(db)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
@@ -81,9 +117,7 @@ async def serve_metrics(
                 request = await reader.readuntil(b"\r\n\r\n")
                 is_right = request.startswith((b"GET /metrics ", b"GET /metrics?"))
                 lines = (
-                    [*await list_fleet_figures(db), *_of_worker(worker), *metrics.lines()]
-                    if is_right
-                    else ["Not found."]
+                    [*await fleet.list_figures(), *_of_worker(worker), *metrics.lines()] if is_right else ["Not found."]
                 )
                 body = ("\n".join(lines) + "\n").encode()
                 status = "200 OK" if is_right else "404 Not Found"
@@ -109,6 +143,7 @@ async def serve_metrics(
         yield f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
     finally:
         server.close()
+        await fleet.close()
 
 
 def _of_worker(worker: Worker) -> Iterable[str]:

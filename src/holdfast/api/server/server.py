@@ -28,6 +28,7 @@ from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
 from holdfast.errors import HoldfastError
 from holdfast.fleet.assembly import make_queue, make_worker
+from holdfast.fleet.drain import Drain
 from holdfast.fleet.limits import warn_of_differences
 from holdfast.fleet.port import Queue
 from holdfast.fleet.schedules import ScheduleClock
@@ -183,6 +184,11 @@ class ServerHolder:
         if self._server is not None:
             self._server.run_streams.close()
             self._server.feed.close()
+
+    def drain(self) -> Drain | None:
+        """Let what is driven here end, before the server does; returns what that waits for."""
+        worker = None if self._server is None else self._server.worker
+        return None if worker is None else worker.drain()
 
     async def close(self) -> None:
         """Give up what is driven here, then close the database; the holder can be used again."""

@@ -3,11 +3,18 @@
 import asyncio
 import contextlib
 import signal
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from holdfast.fleet.worker import Worker
+
+_LOOK_S = 0.5  # between two looks at a worker that ends
+_CLOSE_S = 2.0  # for what still waits for a database that is away
 
 
 def worker(
@@ -32,7 +39,8 @@ def worker(
 ) -> None:
     """Drive runs and flows from a Postgres database, beside as many other workers as you like.
 
-    A worker that dies is noticed in seconds, and its runs go on elsewhere. SIGTERM lets calls in flight end.
+    A worker that dies is noticed in seconds, and its runs go on elsewhere. SIGTERM and Ctrl-C let calls in flight end;
+    a second one ends the worker at once.
 
     Example: holdfast worker --slots 8 --flows shop.flows
     """
@@ -63,7 +71,8 @@ def worker(
             hint="For example: --metrics-port 9090",
             key="--metrics-host",
         )
-    asyncio.run(_run(config, options, None if metrics_port is None else (metrics_host, metrics_port)))
+    code = asyncio.run(_run(config, options, None if metrics_port is None else (metrics_host, metrics_port)))
+    raise typer.Exit(code)
 
 
 def _check_queues(names: tuple[str, ...], config: Any) -> None:
@@ -80,10 +89,38 @@ def _check_queues(names: tuple[str, ...], config: Any) -> None:
             )
 
 
-async def _run(config: Any, options: Any, metrics_address: tuple[str, int] | None) -> None:
-    """Drive until a signal, or until somebody drains it."""
+class EndSignals:
+    """SIGTERM and Ctrl-C: the first one lets a worker end, the second ends it at once, and a third ends its process."""
+
+    def __init__(self, driving: "Worker") -> None:
+        self._driving = driving
+        self.numbers: list[signal.Signals] = []
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._hear, number)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if it ended as it was to, else what a shell says of a process that the second signal has ended."""
+        return 128 + self.numbers[1] if len(self.numbers) > 1 else 0
+
+    def _hear(self, number: signal.Signals) -> None:
+        self.numbers.append(number)
+        if len(self.numbers) == 1:
+            typer.echo(f"{self._driving.drain().describe()} Ctrl-C again ends it now.")
+            return
+        typer.echo("Ends now; what was in flight is given up.")
+        self._driving.drain().give_up()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            self._loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+
+
+async def _run(config: Any, options: Any, metrics_address: tuple[str, int] | None) -> int:
+    """Drive until a signal, or until somebody drains it; returns the exit code."""
     from holdfast.api.server.engines import Engines
     from holdfast.api.server.fleet_metrics import DriveMetrics, serve_metrics
+    from holdfast.concurrency import exit_within
     from holdfast.fleet.assembly import make_worker
     from holdfast.fleet.limits import warn_of_differences
     from holdfast.persistence.db import Database
@@ -96,17 +133,20 @@ async def _run(config: Any, options: Any, metrics_address: tuple[str, int] | Non
         journal = await stack.enter_async_context(open_journal(db.store))
         await warn_of_differences(db, config)
         driving, _ = make_worker(db, journal, config, Engines(db, config), options)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, driving.drain)
         if metrics_address is not None:
             metrics = DriveMetrics(journal.store.leases)
             journal.add_commit_listener(metrics.note_commit)
             url = await stack.enter_async_context(serve_metrics(db, driving, metrics, metrics_address))
             typer.echo(f"Figures for Prometheus: {url}")
         await driving.start()
+        signals = EndSignals(driving)
         typer.echo(f"Worker {driving.facts.name} takes runs from {', '.join(driving.facts.queues)}.")
+        await driving.draining.wait()
+        if not signals.numbers:
+            typer.echo(f"Somebody drains it. {driving.drain().describe()}")
         await driving.stopped.wait()
+        exit_within(_CLOSE_S, signals.exit_code)
+    return signals.exit_code
 
 
 def list_all(
@@ -144,32 +184,63 @@ def list_all(
 
 def drain(
     name: Annotated[str, typer.Argument(help="The worker's name.")],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Let a worker take nothing more and end: calls in flight are recorded, the rest goes on elsewhere.
 
-    Example: holdfast workers drain build-2
+    With --wait it says how many runs are left, and returns when the worker has ended. Ctrl-C ends only the waiting.
+
+    Example: holdfast workers drain build-2 --wait
     """
     from holdfast.cli.terminal.output import print_json
     from holdfast.config import load_config
-    from holdfast.errors import WorkerNotFound
+
+    say = (lambda _text: None) if as_json else typer.echo
+    silent_s = asyncio.run(_drain(load_config(), name, waits=wait, say=say))
+    if as_json:
+        has_ended = wait and silent_s is None
+        print_json({"name": name, "is_draining": not has_ended} | ({"has_ended": has_ended} if wait else {}))
+    elif silent_s is not None:
+        typer.echo(f"Worker {name} has shown no sign of life for {silent_s:.0f} s; its runs go on elsewhere.", err=True)
+    elif wait:
+        typer.echo(f"Worker {name} has ended.")
+    if silent_s is not None:
+        raise typer.Exit(1)
+
+
+async def _drain(config: Any, name: str, *, waits: bool, say: Callable[[str], None]) -> float | None:
+    """Tell a worker to end, and with `waits` wait for it; returns for how long it was silent if it never said so."""
     from holdfast.persistence.db import Database
     from holdfast.persistence.fleet import drain_worker
 
-    async def mark() -> bool:
-        db = Database(load_config().database_url)
-        try:
-            await db.init_schema()
-            return await drain_worker(db, name)
-        finally:
-            await db.dispose()
+    db = Database(config.database_url)
+    try:
+        await db.init_schema()
+        await drain_worker(db, name)
+        say(f"Worker {name} takes nothing more, and ends when its calls in flight have.")
+        return await _wait_for_end(db, name, say=say) if waits else None
+    finally:
+        await db.dispose()
 
-    if not asyncio.run(mark()):
-        raise WorkerNotFound(f"There is no worker {name!r}.")
-    if as_json:
-        print_json({"name": name, "is_draining": True})
-    else:
-        typer.echo(f"Worker {name} takes nothing more, and ends when its calls in flight have.")
+
+async def _wait_for_end(db: Any, name: str, *, say: Callable[[str], None]) -> float | None:
+    """Wait until a worker has ended, through times without the database; returns for how long it was silent instead."""
+    from holdfast.errors import StoreUnavailable
+    from holdfast.persistence.fleet import list_workers
+
+    driven = 0
+    while True:
+        with contextlib.suppress(StoreUnavailable):
+            worker = next((worker for worker in await list_workers(db) if worker.name == name), None)
+            if worker is None or not worker.is_draining:  # another process has the name by now
+                return None
+            if not worker.is_alive:
+                return worker.silent_s
+            if worker.driven != driven:
+                driven = worker.driven
+                say(f"It still drives {driven} {'run' if driven == 1 else 'runs'}.")
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _read(config: Any) -> list[Any]:

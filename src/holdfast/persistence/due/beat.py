@@ -61,9 +61,10 @@ _IS_SWEEPER = f"""
 NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps_until > {NOW}
             AND (o.name < workers.name OR workers.sweeps_until <= {NOW}))
 """  # noqa: S608 - ours
+_DRAINS = "greatest(is_draining, CAST(:is_draining AS bigint))"
 _BEAT = f"""
 UPDATE workers SET seen_at = {NOW}, driven = :driven, clock_off_s = :clock_off_s,
-sweeps_until = CASE WHEN is_draining = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive ELSE 0 END
+is_draining = {_DRAINS}, sweeps_until = CASE WHEN {_DRAINS} = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive ELSE 0 END
 WHERE name = :name AND process = :process
 RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE})
 """  # noqa: S608 - ours
@@ -82,20 +83,27 @@ FROM (SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24\\:
 
 
 async def beat(
-    db: Database, facts: WorkerFacts, *, driven: int, queue_parts: Sequence[str], clock_off_s: float = 0.0
+    db: Database,
+    facts: WorkerFacts,
+    *,
+    driven: int,
+    queue_parts: Sequence[str],
+    clock_off_s: float = 0.0,
+    is_draining: bool = False,
 ) -> Beat:
     """Give a sign of life, and if it falls to this worker look for all what is due; one transaction.
 
+    With `is_draining` its row says from then on that it takes nothing more, until another process has its name.
     `queue_parts` are the names in the database without which the queue does not work.
     """
     async with db.session() as session:
         params = {"name": facts.name, "process": facts.process, "driven": driven, "alive": ALIVE_S}
-        params["clock_off_s"] = clock_off_s
+        params |= {"clock_off_s": clock_off_s, "is_draining": int(is_draining)}
         row = (await session.execute(text(_BEAT), params)).first()
         if row is None:
             return Beat(is_known=False)
-        is_draining, is_sweeper = bool(row[0]), bool(row[1])
-        found = Beat(True, float(row[2]), is_draining, is_sweeper, has_flow_in_line=bool(row[3]))
+        is_sweeper = bool(row[1])
+        found = Beat(True, float(row[2]), bool(row[0]), is_sweeper, has_flow_in_line=bool(row[3]))
         if is_sweeper:
             for_all = (await session.execute(text(_FOR_ALL), {"parts": list(queue_parts)})).one()
             due = await _sweep(db, session, has_queue=for_all.has_queue, queues=json.loads(for_all.queues))
