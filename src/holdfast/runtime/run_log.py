@@ -32,6 +32,7 @@ from holdfast.runtime.outcomes.failures import rebuild_error
 from holdfast.runtime.outcomes.invocation import CallGate, invoke
 from holdfast.runtime.outcomes.resolution import resolve
 from holdfast.runtime.outcomes.step_result import MIN_TOOK_S, prepare_result
+from holdfast.runtime.owner_reads import read_events
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 from holdfast.runtime.step import (
     CancelRun,
@@ -219,7 +220,7 @@ class RunLog:
 
     async def catch_up(self) -> None:
         """Read what others have appended: answers, and requests to cancel or to pause."""
-        for event in await self._journal.read(self.run_id, self._tracker.head):
+        for event in await read_events(self._journal, self.run_id, self._tracker.head):
             if event.seq <= self._tracker.head:
                 continue  # read twice, by a look and by an append at the same time
             if event.kind in FOR_THE_OWNER:
@@ -230,7 +231,7 @@ class RunLog:
 
     async def read(self, kind: str) -> list[Event]:
         """Read the events of one kind that the journal holds now."""
-        return [event for event in await self._journal.read(self.run_id) if event.kind == kind]
+        return [event for event in await read_events(self._journal, self.run_id) if event.kind == kind]
 
     def event(self, kind: str, lane_id: str = "main", **payload: Any) -> Event:
         return create_event(self.run_id, kind, lane_id, **payload)

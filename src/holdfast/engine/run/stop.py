@@ -146,7 +146,7 @@ def _end_of(waiting: Sequence[Suspended], reason: PauseReason) -> str | None:
 
 async def _ask_for_outcome(scope: RunScope, key: str) -> OutcomeQuestion | None:
     """Ask what became of a call that was in flight when its process died; `None` if that was asked already."""
-    for row in await read_approvals(scope.db, run_id=scope.run_id, state="pending"):
+    for row in await scope.from_rows(lambda: read_approvals(scope.db, run_id=scope.run_id, state="pending")):
         if row.about == OutcomeQuestion.about and isinstance(row.shown, dict) and row.shown.get("key") == key:
             return None
     phase_key, _, rest = key.partition("/")

@@ -21,6 +21,7 @@ from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.failures import as_replayed, describe_whole, rebuild_error
+from holdfast.runtime.owner_reads import read_events, read_for_owner
 from holdfast.runtime.records import Record, Records, StepState, describe
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
@@ -148,7 +149,7 @@ class ChildRun:
 
     async def _fail(self, child_id: str, error: Exception) -> BaseException:
         """Record the child's own failure; what is none ends the parent's part in this process too."""
-        status = Records(await self._journal.read(child_id)).status
+        status = Records(await read_events(self._journal, child_id)).status
         if status not in (RunStatus.FAILED, RunStatus.CANCELLED):
             return Stopped(error)
         description = describe_whole(error)
@@ -162,7 +163,8 @@ class ChildRun:
         self._lane.requests_met = self._log.records.cancel_requests
         request = self._log.records.cancel_request or {}
         facts = {"reason": request.get("reason", ""), "by": request.get("by", "")}
-        records = Records(await self._journal.read(child_id) if await self._journal.read_head(child_id) else ())
+        head = await read_for_owner(self._journal, lambda: self._journal.read_head(child_id))
+        records = Records(await read_events(self._journal, child_id) if head else ())
         if not records.last_seq or (isinstance(records.status, RunStatus) and records.status.is_terminal):
             return
         if records.cancel_request is None:
