@@ -22,9 +22,9 @@ from holdfast.runtime.clock import wall_time
 from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.failures import describe_error
-from holdfast.runtime.owner_reads import read_events, read_for_owner
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
+from holdfast.runtime.stores import read_events, read_for_owner
 from holdfast.workflow import Phase, WorkflowTemplate
 from holdfast.workspace import SandboxProbe, Workspace, is_running, write_tree
 

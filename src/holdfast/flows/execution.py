@@ -17,10 +17,10 @@ from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.flow_rows import FlowOptions, rows_of
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.failures import describe_whole, failed_steps, original_of
-from holdfast.runtime.owner_reads import read_events
 from holdfast.runtime.records import Records, fingerprint_of
 from holdfast.runtime.run_log import FOR_THE_OWNER, RunLog
 from holdfast.runtime.step import CancelRun, Parked, ResultCodec, Stopped, Suspended
+from holdfast.runtime.stores import read_events
 
 _T = TypeVar("_T")
 

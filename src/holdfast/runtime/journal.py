@@ -121,9 +121,7 @@ class Journal:
             if self._leases is None or self._leases.is_holding:
                 return
             if self._loop.time() > deadline:
-                raise StoreUnavailable(
-                    f"The store has not said for {self.owner_patience_s:g} s whether this process has its runs."
-                )
+                raise StoreUnavailable("The store has not said for long whether this process still has its runs.")
             await asyncio.sleep(_HELD_LOOK_S)
         raise LeaseLost(f"Run {claim.run_id!r} was taken over by another process.", run_id=claim.run_id)
 

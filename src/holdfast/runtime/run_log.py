@@ -32,7 +32,6 @@ from holdfast.runtime.outcomes.failures import rebuild_error
 from holdfast.runtime.outcomes.invocation import CallGate, invoke
 from holdfast.runtime.outcomes.resolution import resolve
 from holdfast.runtime.outcomes.step_result import MIN_TOOK_S, prepare_result
-from holdfast.runtime.owner_reads import read_events
 from holdfast.runtime.records import Record, Records, RecordType, StepState, check_fingerprint, describe
 from holdfast.runtime.step import (
     CancelRun,
@@ -45,6 +44,7 @@ from holdfast.runtime.step import (
     Stopped,
     current_step,
 )
+from holdfast.runtime.stores import read_events
 
 Moment = Literal["before", "after", "recorded"]
 """Of a step: before its call, after it, and once what became of it is recorded."""

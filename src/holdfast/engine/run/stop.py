@@ -9,13 +9,14 @@ from typing import Any
 from holdfast.engine.approvals.questions import OutcomeQuestion
 from holdfast.engine.phase.commands import stop_commands
 from holdfast.engine.report import Reported, write_report
+from holdfast.engine.run.start import reopen_failed, serve_request
 from holdfast.engine.scope import RunScope, error_facts, utc_now
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import RunAlreadyTerminal
-from holdfast.persistence.runs import read_approvals
+from holdfast.persistence.runs import StoredRun, read_approvals
 from holdfast.persistence.statements import end_run, pause_run, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.step import CancelRun, PauseRun, Suspended
 
 
@@ -31,6 +32,16 @@ async def pause_for_person(scope: RunScope, *, rows: Sequence[Statement] = ()) -
     event = scope.log.event(EventKind.RUN_PAUSED, reason=PauseReason.PERSON.value, by=request.get("by", ""))
     await scope.log.append(event, rows=[pause_run(scope.run_id, PauseReason.PERSON), *rows], is_last=True)
     return RunStatus.PAUSED
+
+
+def pause_crashing(stored: StoredRun, crashing: Suspended) -> tuple[list[Event], list[Statement]]:
+    """Return what records that a run waits, since those who drove it died: its events, and its rows beside them."""
+    run_id, rows = stored.run.id, serve_request(stored)
+    events = [create_event(run_id, EventKind.RUN_PAUSED, reason=crashing.reason.value, waiting=str(crashing), asked=[])]
+    if stored.run.state == RunStatus.FAILED:  # they died when it was to be retried, which goes on from here
+        events.insert(0, create_event(run_id, EventKind.RUN_RESUMED, after="failed"))
+        rows += reopen_failed(stored)
+    return events, [*rows, pause_run(run_id, crashing.reason)]
 
 
 _OF_CALL = ("tool", "args", "argv", "place")

@@ -21,10 +21,10 @@ from holdfast.runtime.checkpoint.base import check_run_id
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.failures import as_replayed, describe_whole, rebuild_error
-from holdfast.runtime.owner_reads import read_events, read_for_owner
 from holdfast.runtime.records import Record, Records, StepState, describe
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
+from holdfast.runtime.stores import read_events, read_for_owner
 
 _BUSY_LOOK_S = 1.0  # how often a child of another process is asked for, beside each of its appends
 _MAX_ID_CHARS = 180

@@ -176,8 +176,10 @@ async def count_due(db: Database) -> tuple[int, float]:
     return runs + flows, max(0.0, float(runs_s or 0), float(flows_s or 0))
 
 
-async def was_left(db: Database, run_id: str) -> bool:
-    """Tell whether a run has an owner that did not give it up; of a run that is due, one that is gone."""
+async def find_takeovers(db: Database, run_id: str) -> tuple[int, tuple[int, ...]]:
+    """Return where the journal of a run ends whose owner did not give it up, and where it ended at each of the last
+    takeovers; none if it has no such owner. Of a run that is due it is one that is gone."""
     async with db.session() as session:
-        query = text("SELECT owner IS NOT NULL FROM journal_runs WHERE run_id = :run_id")
-        return bool(await session.scalar(query, {"run_id": run_id}))
+        query = text("SELECT head, takeovers FROM journal_runs WHERE run_id = :run_id AND owner IS NOT NULL")
+        row = (await session.execute(query, {"run_id": run_id})).first()
+    return (0, ()) if row is None else (int(row[0]), tuple(row[1] or ()))

@@ -64,6 +64,8 @@ UPGRADES: tuple[tuple[str, ...], ...] = (
         """CREATE INDEX flow_runs_scheduled ON flow_runs (schedule, created_at)
             WHERE schedule IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
     ),
+    # Where the journal ended when the run was taken from owners that had died (`Claim.takeovers`).
+    ("ALTER TABLE journal_runs ADD COLUMN takeovers TEXT NOT NULL DEFAULT ''",),
 )
 VERSION = len(UPGRADES)
 
