@@ -50,6 +50,7 @@ from holdfast.runtime.journal import Journal
 _LACKING_S = 60.0  # until a worker that lacks a key looks at the run again
 _FULL_S = 60.0  # until a run that waits for a place of its flow is looked at again by itself
 _BUSY_S = 0.5  # its owner may let go of it at any moment
+_COMMANDS_LOOK_S = 1.0  # until what an earlier process left running here is looked at again
 _LAST_S = 15.0  # for what is given up to let go of its run
 _log = logging.getLogger("holdfast.fleet")
 
@@ -183,10 +184,18 @@ class Worker:
                 task.cancel()
 
     async def _end_foreign_commands(self) -> None:
-        try:
-            await stop_foreign_commands(self._db, self._drives.spool_dir)
-        except Exception:
-            _log.exception("Commands of runs that another machine has could not be ended")
+        """End what is left here of runs that others have; look until nothing is, as they take them over only later."""
+        is_over = has_failed = False
+        while not is_over:
+            try:
+                look = await stop_foreign_commands(self._db, self._drives.spool_dir, driven=set(self._tasks))
+                is_over = look.is_over
+            except Exception:
+                if not has_failed:  # not at every look of an outage
+                    _log.warning("Commands of runs that another machine has could not be ended yet", exc_info=True)
+                has_failed = True
+            if not is_over:
+                await asyncio.sleep(_COMMANDS_LOOK_S)
 
     # -- what others ask ----------------------------------------------------------------------------------------------
 
