@@ -42,6 +42,7 @@ from holdfast.persistence.fleet import (
     note_look,
     register,
     unregister,
+    was_reachable,
 )
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.gc_pause import freeze_once
@@ -128,6 +129,9 @@ class Worker:
             # Two of one name would be one row: the second gets a name of its own.
             self.facts = replace(self.facts, name=f"{self.facts.name}-{secrets.token_hex(2)}")
             await register(self._db, self.facts)
+        if self._queue.describe().is_shared and not await was_reachable(self._db, self.facts.process):
+            # The database may have been away until now: owners that live renew their leases first.
+            self._journal.note_outage()
         poll_s = self._options.poll_s
         self._sweep = Sweep(self._db, self._journal, self._queue, self.facts, self._schedules, poll_s=poll_s)
         looking = self._sweep.run(self, count_driven=self.count_driven, on_drain=self.drain)

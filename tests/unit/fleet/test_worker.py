@@ -110,3 +110,38 @@ async def test_f1_commands_left_here_are_looked_at_until_none_is_left(monkeypatc
     await worker._end_foreign_commands()
 
     assert (answers, driven) == ([], [{"mine"}] * 4)
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+async def test_a_worker_that_starts_waits_for_living_owners_unless_the_database_was_there(
+    monkeypatch: pytest.MonkeyPatch, was_there: bool
+) -> None:
+    noted: list[str] = []
+
+    async def say(*_args: Any) -> bool:
+        return True
+
+    async def say_reachable(*_args: Any) -> bool:
+        return was_there
+
+    async def rest(*_args: Any, **_options: Any) -> None:
+        noted.append("looks")
+
+    class SharedQueue(QuietQueue):
+        def describe(self) -> Any:
+            return SimpleNamespace(is_shared=True)
+
+        serve = rest
+
+    monkeypatch.setattr(worker_module, "register", say)
+    monkeypatch.setattr(worker_module, "was_reachable", say_reachable)
+    monkeypatch.setattr(worker_module, "Sweep", lambda *_args, **_options: SimpleNamespace(run=rest))
+    monkeypatch.setattr(Worker, "_end_foreign_commands", rest)
+    journal = cast(Any, SimpleNamespace(note_outage=lambda: noted.append("patient")))
+    nothing = cast(Any, None)
+    worker = Worker(nothing, journal, cast(Any, SharedQueue()), nothing, nothing, WorkerOptions())
+
+    await worker.start()
+    await asyncio.wait(worker._background)
+
+    assert noted == ([] if was_there else ["patient"]) + ["looks"] * 3

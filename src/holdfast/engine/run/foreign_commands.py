@@ -1,8 +1,8 @@
 """Commands that this machine still runs for runs that have left it: ended by the process that starts here.
 
 A command that goes on while its run goes on elsewhere works on files that nobody will look at, or is paid for twice. A
-process that hears of the loss while it drives ends them by itself (`run_owner.py`); this is for one that was dead. Until
-its lease is over the dead one still has the run, so that one look is not enough.
+process that hears of the loss while it drives ends them by itself (`run_owner.py`); this is for one that was dead.
+Until its lease is over the dead one still has the run, so that one look is not enough.
 """
 
 import asyncio

@@ -14,7 +14,7 @@ from sqlalchemy import DateTime, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import ALIVE_S, MAX_NAME_BYTES, NOW, TAKES_FLOW, WorkerFacts
+from holdfast.persistence.fleet import ALIVE_S, MAX_NAME_BYTES, MOST_GAP_S, NOW, TAKES_FLOW, WorkerFacts
 from holdfast.persistence.listings import read_unowned, select_due_times
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.queue_tables import CLEAR, HAS_PARTS, RING, SILENT_S
@@ -62,6 +62,7 @@ NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps
 """  # noqa: S608 - ours
 _BEAT = f"""
 UPDATE workers SET seen_at = {NOW}, driven = :driven, clock_off_s = :clock_off_s,
+steady_since = CASE WHEN seen_at > {NOW} - {MOST_GAP_S} AND steady_since > 0 THEN steady_since ELSE {NOW} END,
 sweeps_until = CASE WHEN is_draining = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive ELSE 0 END
 WHERE name = :name AND process = :process
 RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE})
