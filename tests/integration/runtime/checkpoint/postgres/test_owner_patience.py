@@ -19,19 +19,19 @@ OpenStore = Callable[..., PostgresCheckpointer]
 
 
 def cut_off(store: PostgresCheckpointer, monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
-    """Close the store's connections, and refuse it so many new ones; returns how many were asked for."""
-    real, asked = sessions.connect, [0]
+    """Close the store's connections, and refuse it so many new ones; returns how many were tried."""
+    real, tries = sessions.connect, [0]
 
     def connect(*args: Any) -> Any:
-        asked[0] += 1
-        if asked[0] <= times:
+        tries[0] += 1
+        if tries[0] <= times:
             raise psycopg.OperationalError("connection refused")
         return real(*args)
 
     monkeypatch.setattr(sessions, "connect", connect)
     for each in (store._writer, store._reader):
         each.drop()
-    return asked
+    return tries
 
 
 def test_a_result_waits_for_longer_than_other_writes(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,9 +73,9 @@ async def test_a_read_in_a_run_waits_as_long_as_a_result_and_stops_the_drive_the
     store = open_store(patience_s=0.0, owner_patience_s=3600.0)
     store.save_event(progress())
     journal = Journal(store)
-    asked = cut_off(store, monkeypatch, 2)
+    tries = cut_off(store, monkeypatch, 2)
     assert [event.seq for event in await read_events(journal, "r")] == [1]
-    assert asked == [3]
+    assert tries == [3]
 
     journal.owner_patience_s = 0.1
     cut_off(store, monkeypatch, 10**6)
