@@ -85,10 +85,12 @@ def _store_without_index(kind: str, new_run: NewRun) -> str:
     if kind == "sqlite":
         with contextlib.closing(sqlite3.connect(target)) as connection:
             connection.execute("DROP TABLE flow_runs")
+            connection.execute("ALTER TABLE journal_runs DROP COLUMN takeovers")
             connection.execute("PRAGMA user_version = 2")
     else:
         with psycopg.connect(target) as database:
             database.execute("DROP TABLE flow_runs")
+            database.execute("ALTER TABLE journal_runs DROP COLUMN takeovers")
             database.execute("UPDATE holdfast_version SET version = 1")
     return target
 

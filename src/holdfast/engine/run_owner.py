@@ -27,7 +27,7 @@ from holdfast.engine.run.carrier import open_carrier
 from holdfast.engine.run.driver import RunDriver
 from holdfast.engine.run.load import LoadedRun, RunId, check_not_over, get_run, load_run
 from holdfast.engine.run.start import DriveStart, stays_paused
-from holdfast.engine.run.stop import Paused, finish, pause_for_person
+from holdfast.engine.run.stop import pause_crashing, pause_for_person
 from holdfast.engine.run.workspace import check_files_of_place, open_files
 from holdfast.engine.scope import ApprovalCallback, RunScope
 from holdfast.enums import RunStatus
@@ -41,7 +41,7 @@ from holdfast.persona import AgentPersona
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.outcomes.crashes import find_crash_loop
+from holdfast.runtime.outcomes.crashes import RunCrashing, find_crash_loop
 from holdfast.runtime.records import Records
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Stopped
@@ -86,6 +86,9 @@ class RunOwner:
 
     async def drive(self, journal: Journal, claim: Claim, start: DriveStart) -> None:
         """Begin the run in this way, and drive it to its next stop."""
+        if (crashing := find_crash_loop(claim)) is not None:
+            await self._pause_crashing(journal, claim, start, crashing)
+            return
         loaded = await self.load(claim.run_id, may_be_over=start.may_be_over)
         events = await journal.read(claim.run_id)
         scope = self.scope(journal, claim, loaded, events)
@@ -95,8 +98,8 @@ class RunOwner:
             await driver.cancel()
             return
         start.check(loaded.stored)
-        if not start.may_be_over and (crashing := find_crash_loop(claim, events)) is not None:
-            await finish(scope, Paused([crashing]))
+        if (crashing := find_crash_loop(claim, events)) is not None:
+            await self._pause_crashing(journal, claim, start, crashing)
             return
         if (waits_for := await admit(self.db, claim)) is not None:
             raise RunWaits(waits_for, run_id=claim.run_id)
@@ -112,6 +115,15 @@ class RunOwner:
             await driver.cancel()
             return
         await self._drive_while_owned(scope, driver)
+
+    async def _pause_crashing(self, journal: Journal, claim: Claim, start: DriveStart, crashing: RunCrashing) -> None:
+        """Let a person look first, without reading what the run is made of: its owners may have died of that."""
+        stored = await get_run(self.db, claim.run_id)
+        if not start.may_be_over:
+            check_not_over(stored)
+        start.check(stored)
+        events, rows = pause_crashing(stored, crashing)
+        await journal.append(claim.run_id, events, claim=claim, rows=rows)
 
     async def _drive_while_owned(self, scope: RunScope, driver: RunDriver) -> None:
         """Drive, and end the run's commands as soon as it is heard that another process has it: it runs its own."""

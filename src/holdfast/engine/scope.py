@@ -19,10 +19,12 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.models import RunRow
 from holdfast.persona import AgentPersona
 from holdfast.runtime.clock import wall_time
+from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
 from holdfast.runtime.outcomes.failures import describe_error
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
+from holdfast.runtime.stores import read_events, read_for_owner
 from holdfast.workflow import Phase, WorkflowTemplate
 from holdfast.workspace import SandboxProbe, Workspace, is_running, write_tree
 
@@ -159,12 +161,14 @@ class RunScope:
             except OSError as error:
                 raise Stopped(to_workspace_error(error)) from error
 
-    async def from_rows(self, reading: Awaitable[_T]) -> _T:
-        """Read rows in the middle of a phase. If the database does not answer, the drive stops, as with the disk."""
-        try:
-            return await reading
-        except StoreError as error:
-            raise Stopped(error) from error
+    async def from_rows(self, read: Callable[[], Awaitable[_T]]) -> _T:
+        """Read from the database in the middle of a drive. If it does not answer in time, the drive stops, as with the
+        disk: the run goes on from here, and no phase has failed."""
+        return await read_for_owner(self.journal, read)
+
+    async def read_events(self, after: int = 0) -> list[Event]:
+        """Read the run's events after this number, as `from_rows` reads."""
+        return await read_events(self.journal, self.run_id, after)
 
 
 def to_workspace_error(error: OSError) -> WorkspaceError:

@@ -26,7 +26,7 @@ from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_look import FlowLooks
 from holdfast.flows.service.flow_registry import FlowDefinition
 from holdfast.persistence.db import Database
-from holdfast.persistence.due.beat import was_left
+from holdfast.persistence.due.beat import find_takeovers
 from holdfast.persistence.listings import DueRun, list_due
 from holdfast.persistence.statements import clear_wake
 from holdfast.readiness import Readiness
@@ -217,10 +217,15 @@ class RunDrives:
 
         A run that kills its process takes others with it. Driven one by one, those are not taken for it.
         """
-        if self._readiness is None or not await was_left(self._db, run_id):
+        if self._readiness is None:
             return
-        events = await self._journal.read(run_id)
-        if not _SUSPECT_DEATHS <= count_deaths(events) < MOST_DEATHS:
+        head, takeovers = await find_takeovers(self._db, run_id)
+        if not takeovers:
+            return
+        deaths = 1 + takeovers.count(head)
+        if deaths < _SUSPECT_DEATHS:  # else it may be the journal that they died of
+            deaths = count_deaths(await self._journal.read(run_id), (*takeovers, head))
+        if not _SUSPECT_DEATHS <= deaths < MOST_DEATHS:
             return
         while (other := self._suspect) is not None and other.run_id != run_id:
             if not has_progress(await self._journal.read(other.run_id, other.head)):
@@ -229,7 +234,7 @@ class RunDrives:
                 )
             if self._suspect is other:
                 self._suspect = None
-        self._suspect = Suspect(run_id, events[-1].seq)
+        self._suspect = Suspect(run_id, head)
 
     async def _check(self, run_id: str) -> None:
         if self._readiness is None:

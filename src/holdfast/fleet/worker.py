@@ -43,6 +43,7 @@ from holdfast.persistence.fleet import (
     note_look,
     register,
     unregister,
+    was_reachable,
 )
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.gc_pause import freeze_once
@@ -51,6 +52,7 @@ from holdfast.runtime.journal import Journal
 _LACKING_S = 60.0  # until a worker that lacks a key looks at the run again
 _FULL_S = 60.0  # until a run that waits for a place of its flow is looked at again by itself
 _BUSY_S = 0.5  # its owner may let go of it at any moment
+_COMMANDS_LOOK_S = 1.0  # until what an earlier process left running here is looked at again
 _log = logging.getLogger("holdfast.fleet")
 
 
@@ -131,6 +133,9 @@ class Worker:
             # Two of one name would be one row: the second gets a name of its own.
             self.facts = replace(self.facts, name=f"{self.facts.name}-{secrets.token_hex(2)}")
             await register(self._db, self.facts)
+        if self._queue.describe().is_shared and not await was_reachable(self._db, self.facts.process):
+            # The database may have been away until now: owners that live renew their leases first.
+            self._journal.note_outage()
         poll_s = self._options.poll_s
         self._sweep = Sweep(self._db, self._journal, self._queue, self.facts, self._schedules, poll_s=poll_s)
         looking = self._sweep.run(
@@ -204,10 +209,18 @@ class Worker:
                 task.cancel()
 
     async def _end_foreign_commands(self) -> None:
-        try:
-            await stop_foreign_commands(self._db, self._drives.spool_dir)
-        except Exception:
-            _log.exception("Commands of runs that another machine has could not be ended")
+        """End what is left here of runs that others have; look until nothing is, as they take them over only later."""
+        is_over = has_failed = False
+        while not is_over:
+            try:
+                look = await stop_foreign_commands(self._db, self._drives.spool_dir, driven=set(self._tasks))
+                is_over = look.is_over
+            except Exception:
+                if not has_failed:  # not at every look of an outage
+                    _log.warning("Commands of runs that another machine has could not be ended yet", exc_info=True)
+                has_failed = True
+            if not is_over:
+                await asyncio.sleep(_COMMANDS_LOOK_S)
 
     # -- what others ask ----------------------------------------------------------------------------------------------
 

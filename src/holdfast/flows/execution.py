@@ -20,6 +20,7 @@ from holdfast.runtime.outcomes.failures import describe_whole, failed_steps, ori
 from holdfast.runtime.records import Records, fingerprint_of
 from holdfast.runtime.run_log import FOR_THE_OWNER, RunLog
 from holdfast.runtime.step import CancelRun, Parked, ResultCodec, Stopped, Suspended
+from holdfast.runtime.stores import read_events
 
 _T = TypeVar("_T")
 
@@ -130,7 +131,7 @@ class FlowExecution:
         run_id, children = self._log.run_id, context.paused_children()
         while True:
             await self._log.flush_deferred()
-            records = Records(await self._journal.read(run_id))
+            records = Records(await read_events(self._journal, run_id))
             if records.cancel_request is not None and not self._log.is_cancel_held:
                 return await self._cancel_by_request()
             waiting = [record.key for record in records.waiting_for_person()]
@@ -157,7 +158,7 @@ class FlowExecution:
         """Give the run up until what it waits for is there; `None` if something has come in the meantime."""
         run_id = self._log.run_id
         await self._log.flush_deferred()
-        events = await self._journal.read(run_id, self._begun_at)
+        events = await read_events(self._journal, run_id, self._begun_at)
         if not any(event.kind in FOR_THE_OWNER for event in events):
             head = events[-1].seq if events else self._begun_at
             row = flow_rows.parked(run_id, wake_at=parked.wake_at, waits_for=parked.key, head=head)
@@ -168,7 +169,7 @@ class FlowExecution:
                 return parked
             except RowRefused:
                 pass  # something was written in between: it may be what this waits for
-        records = Records(await self._journal.read(run_id))
+        records = Records(await read_events(self._journal, run_id))
         if records.cancel_request is not None and not self._log.is_cancel_held:
             return await self._cancel_by_request()
         self._start_over(records)
@@ -181,7 +182,7 @@ class FlowExecution:
             self._log.drain()
 
     async def _cancel_by_request(self) -> RunCancelled:
-        request = Records(await self._journal.read(self._log.run_id)).cancel_request or {}
+        request = Records(await read_events(self._journal, self._log.run_id)).cancel_request or {}
         return await self._cancel(request.get("reason", ""), request.get("by", ""))
 
     async def _cancel(self, reason: str, by: str) -> RunCancelled:

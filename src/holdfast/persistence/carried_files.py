@@ -1,6 +1,6 @@
 """Reading what a run brings along to any machine: its schemas, its report, its files as git packs."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from holdfast.persistence.models import (
 )
 
 _PACKS_AT_ONCE = 64
+_BYTES_AT_ONCE = 32 * 1024**2
 
 
 _SCHEMAS = select(RunSchemaRow).where(RunSchemaRow.run_id == bindparam("run_id"))  # made once, it is asked for often
@@ -67,19 +68,34 @@ async def list_packs(db: Database, run_id: str) -> list[PackLabel]:
 
 
 async def read_packs(db: Database, run_id: str) -> AsyncIterator[list[TreePackRow]]:
-    """Yield the packs of a run's files in the order in which they build on each other, some at a time.
+    """Yield the packs of a run's files in the order in which they build on each other, some at a time: as many as their
+    bytes allow, and one that is bigger alone. The list that was yielded is emptied before the next ones are read.
 
     If a phase ends meanwhile, its pack comes after those of its steps that were read before.
     """
     last = -1
     while True:
-        query = select(TreePackRow).where(TreePackRow.run_id == run_id, TreePackRow.number > last)
+        later = select(TreePackRow).where(TreePackRow.run_id == run_id, TreePackRow.number > last)
+        sizes = later.with_only_columns(TreePackRow.number, func.length(TreePackRow.pack))
         async with db.session() as session:
-            rows = list(await session.scalars(query.order_by(TreePackRow.number).limit(_PACKS_AT_ONCE)))
-        if not rows:
-            return
-        last = rows[-1].number
+            found = list(await session.execute(sizes.order_by(TreePackRow.number).limit(_PACKS_AT_ONCE)))
+            if not found:
+                return
+            last = _find_last(found)
+            rows = list(await session.scalars(later.where(TreePackRow.number <= last).order_by(TreePackRow.number)))
         yield rows
+        rows.clear()
+
+
+def _find_last(sizes: Sequence[Any]) -> int:
+    """Return the number of the last pack that is read together with the first one."""
+    last, total = sizes[0]
+    for number, size in sizes[1:]:
+        total += size
+        if total > _BYTES_AT_ONCE:
+            break
+        last = number
+    return int(last)
 
 
 async def count_base_parts(db: Database, digest: str) -> int:

@@ -17,6 +17,7 @@ from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE as FLOW_QUEUE
 
 RUN_QUEUE = "runs"
+MOST_GAP_S = 3.0  # between two signs of life; what is away for less makes no lease run out
 ALIVE_S = 6.0  # as long as a lease: who has been silent for longer is passed over
 FORGET_S = 3600.0
 MAX_BACK_OFF_S = 300.0  # of one worker for one run
@@ -61,11 +62,12 @@ class ListedWorker:
 # -- workers ----------------------------------------------------------------------------------------------------------
 
 _REGISTER = f"""
-INSERT INTO workers (name, process, machine, version, queues, flows, slots, driven, is_draining, since, seen_at)
-VALUES (:name, :process, :machine, :version, :queues, :flows, :slots, 0, 0, {NOW}, {NOW})
+INSERT INTO workers (name, process, machine, version, queues, flows, slots, driven, is_draining, since, seen_at,
+steady_since)
+VALUES (:name, :process, :machine, :version, :queues, :flows, :slots, 0, 0, {NOW}, {NOW}, {NOW})
 ON CONFLICT (name) DO UPDATE SET process = excluded.process, machine = excluded.machine, version = excluded.version,
 queues = excluded.queues, flows = excluded.flows, slots = excluded.slots, driven = 0, is_draining = 0,
-since = excluded.since, seen_at = excluded.seen_at, sweeps_until = 0
+since = excluded.since, seen_at = excluded.seen_at, steady_since = excluded.steady_since, sweeps_until = 0
 WHERE workers.process = excluded.process OR workers.seen_at < {NOW} - :alive OR workers.process = :dead
 RETURNING name
 """  # noqa: S608 - ours
@@ -80,6 +82,22 @@ async def register(db: Database, facts: WorkerFacts) -> bool:
         is_ours = (await session.execute(text(_REGISTER), params)).first() is not None
         await session.commit()
     return is_ours
+
+
+_WAS_THERE = f"""
+SELECT EXISTS (SELECT 1 FROM workers WHERE process <> :process AND seen_at > {NOW} - :gap
+               AND steady_since BETWEEN 1 AND {NOW} - :lease)
+"""  # noqa: S608 - ours
+
+
+async def was_reachable(db: Database, process: str) -> bool:
+    """Tell whether the database was there for the length of a lease until now, as another worker's signs of life say.
+
+    Then an owner whose lease has run out is gone: it would have renewed it.
+    """
+    async with db.session() as session:
+        params = {"process": process, "gap": MOST_GAP_S, "lease": ALIVE_S}
+        return bool(await session.scalar(text(_WAS_THERE), params))
 
 
 async def unregister(db: Database, facts: WorkerFacts) -> None:

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 CommitListener = Callable[[Sequence[Append], Sequence[AppendResult], float], None]
 """Called on the loop after each commit: the appends, what became of each, and how many seconds it took."""
 _SHORT_TAIL = 200  # events; read faster on the loop than a thread can be woken
-_HELD_WAIT_S, _HELD_LOOK_S = 120.0, 0.05  # as long as what is to be recorded waits for the store
+_HELD_LOOK_S = 0.05
 
 
 class Journal:
@@ -59,6 +59,7 @@ class Journal:
         self._loss_listeners: dict[Claim, Callable[[], None]] = {}
         self._leases: Leases | None = getattr(store, "leases", None)
         self.has_leases = self._leases is not None
+        self.owner_patience_s: float = getattr(store, "owner_patience_s", 120.0)
         if self._leases is not None:
             self._leases.add_listener(self._hear_of_loss)
         self._is_closed = False
@@ -103,12 +104,12 @@ class Journal:
 
     async def wait_until_held(self, claim: Claim) -> None:
         """Wait until the store says that this process still has its runs. Raises `LeaseLost`, `StoreUnavailable`."""
-        deadline = self._loop.time() + _HELD_WAIT_S
+        deadline = self._loop.time() + self.owner_patience_s
         while claim not in self._lost:
             if self._leases is None or self._leases.is_holding:
                 return
             if self._loop.time() > deadline:
-                raise StoreUnavailable("The store has not said for two minutes whether this process has its runs.")
+                raise StoreUnavailable("The store has not said for long whether this process still has its runs.")
             await asyncio.sleep(_HELD_LOOK_S)
         raise LeaseLost(f"Run {claim.run_id!r} was taken over by another process.", run_id=claim.run_id)
 

@@ -44,6 +44,7 @@ from holdfast.runtime.step import (
     Stopped,
     current_step,
 )
+from holdfast.runtime.stores import read_events
 
 Moment = Literal["before", "after", "recorded"]
 """Of a step: before its call, after it, and once what became of it is recorded."""
@@ -129,8 +130,7 @@ class RunLog:
         # happened here. If the append is refused, they go back and wait for the next one.
         deferred = self._deferred.take()
         try:
-            # Where nothing else is waiting, the commit is made right here on the loop; otherwise it joins the next
-            # batch.
+            # Where nothing else is waiting, the commit is made right here on the loop; else it joins the next batch.
             numbers = self._journal.write(self._encode(deferred, events, [*rows, *more], gives_up))
             if not isinstance(numbers, list):
                 numbers = await numbers
@@ -220,7 +220,7 @@ class RunLog:
 
     async def catch_up(self) -> None:
         """Read what others have appended: answers, and requests to cancel or to pause."""
-        for event in await self._journal.read(self.run_id, self._tracker.head):
+        for event in await read_events(self._journal, self.run_id, self._tracker.head):
             if event.seq <= self._tracker.head:
                 continue  # read twice, by a look and by an append at the same time
             if event.kind in FOR_THE_OWNER:
@@ -231,7 +231,7 @@ class RunLog:
 
     async def read(self, kind: str) -> list[Event]:
         """Read the events of one kind that the journal holds now."""
-        return [event for event in await self._journal.read(self.run_id) if event.kind == kind]
+        return [event for event in await read_events(self._journal, self.run_id) if event.kind == kind]
 
     def event(self, kind: str, lane_id: str = "main", **payload: Any) -> Event:
         return create_event(self.run_id, kind, lane_id, **payload)

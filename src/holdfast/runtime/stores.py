@@ -1,19 +1,26 @@
-"""From what a user names as a store to an open journal, shared by everyone in the process who names the same."""
+"""From what a user names as a store to an open journal, shared by everyone in the process who names the same;
+and reading from it in the middle of a run, where a store that is away is no fault of the run.
+"""
 
 import asyncio
 import contextlib
 import os
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from holdfast.errors import RunNotFound, StoreUnreadable
+from holdfast.errors import RunNotFound, StoreBusy, StoreError, StoreUnavailable, StoreUnreadable
 from holdfast.runtime.checkpoint.adapter import PlainStore
 from holdfast.runtime.checkpoint.base import Checkpointer, JournalStore
+from holdfast.runtime.events import Event
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.step import Stopped
 
+_T = TypeVar("_T")
 StoreLike = str | Path | Checkpointer
+_AGAIN_S = 0.25  # until a store that is away is asked again
 _POSTGRES = ("postgres://", "postgresql://", "postgresql+")
 
 
@@ -129,3 +136,25 @@ def _resolve(path: str) -> str:
 
 def _is_remote(store: StoreLike) -> bool:
     return isinstance(store, str) and store.startswith(_POSTGRES)
+
+
+async def read_for_owner(journal: Journal, read: Callable[[], Awaitable[_T]]) -> _T:
+    """Read between two steps of a run; wait for a store that is away for as long as results wait to be recorded.
+
+    Raises `Stopped` after that: any other error would be taken for one of the agent, the phase or the flow, and end the
+    run, which is to stay under way for whoever goes on with it.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + journal.owner_patience_s
+    while True:
+        try:
+            return await read()
+        except StoreError as error:
+            if not isinstance(error, StoreUnavailable | StoreBusy) or loop.time() >= deadline:
+                raise Stopped(error) from error
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def read_events(journal: Journal, run_id: str, after: int = 0) -> list[Event]:
+    """Read the events of a run after this number, as `read_for_owner` does."""
+    return await read_for_owner(journal, lambda: journal.read(run_id, after))

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from holdfast.engine.run.foreign_commands import CommandLook
 from holdfast.errors import StoreUnavailable
 from holdfast.fleet import worker as worker_module
 from holdfast.fleet.run_drive import NoDrive, WorkflowDrive
@@ -81,3 +83,66 @@ async def test_a_run_waits_no_longer_because_the_database_was_away_before(monkey
         await task
         assert worker.find_reason("run") == "The database cannot be reached."
         now += poll_s
+
+
+async def test_f1_commands_left_here_are_looked_at_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "_COMMANDS_LOOK_S", 0.0)
+    nothing, driven = cast(Any, None), []
+    answers: list[Any] = [
+        CommandLook([], is_over=False),  # the process that was killed still has the run, as its lease says
+        StoreUnavailable("The database cannot be reached."),
+        CommandLook(["run:step"], is_over=False),
+        CommandLook([], is_over=True),
+    ]
+
+    async def look(_db: Any, spool_dir: Path, **options: Any) -> CommandLook:
+        assert spool_dir == Path("spool")
+        driven.append(options["driven"])
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast(CommandLook, answer)
+
+    monkeypatch.setattr(worker_module, "stop_foreign_commands", look)
+    drives = cast(Any, SimpleNamespace(spool_dir=Path("spool")))
+    worker = Worker(nothing, nothing, cast(Any, QuietQueue()), drives, nothing, WorkerOptions())
+    worker._tasks["mine"] = nothing
+
+    await worker._end_foreign_commands()
+
+    assert (answers, driven) == ([], [{"mine"}] * 4)
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+async def test_a_worker_that_starts_waits_for_living_owners_unless_the_database_was_there(
+    monkeypatch: pytest.MonkeyPatch, was_there: bool
+) -> None:
+    noted: list[str] = []
+
+    async def say(*_args: Any) -> bool:
+        return True
+
+    async def say_reachable(*_args: Any) -> bool:
+        return was_there
+
+    async def rest(*_args: Any, **_options: Any) -> None:
+        noted.append("looks")
+
+    class SharedQueue(QuietQueue):
+        def describe(self) -> Any:
+            return SimpleNamespace(is_shared=True)
+
+        serve = rest
+
+    monkeypatch.setattr(worker_module, "register", say)
+    monkeypatch.setattr(worker_module, "was_reachable", say_reachable)
+    monkeypatch.setattr(worker_module, "Sweep", lambda *_args, **_options: SimpleNamespace(run=rest))
+    monkeypatch.setattr(Worker, "_end_foreign_commands", rest)
+    journal = cast(Any, SimpleNamespace(note_outage=lambda: noted.append("patient")))
+    nothing = cast(Any, None)
+    worker = Worker(nothing, journal, cast(Any, SharedQueue()), nothing, nothing, WorkerOptions())
+
+    await worker.start()
+    await asyncio.wait(worker._background)
+
+    assert noted == ([] if was_there else ["patient"]) + ["looks"] * 3

@@ -45,7 +45,7 @@ def explain_approval(phase: Phase) -> str:
 
 async def _describe_since_answer(scope: RunScope, phase: Phase, attempt: int, tree: str) -> dict[str, Any]:
     """Describe what is different from what the person refused last; nothing if they have refused nothing yet."""
-    decided = await scope.from_rows(read_approvals(scope.db, run_id=scope.run_id, state="decided"))
+    decided = await scope.from_rows(lambda: read_approvals(scope.db, run_id=scope.run_id, state="decided"))
     refused = [row for row in decided if _is_refusal(row, phase) and row.attempt < attempt]
     if not refused:
         return {}

@@ -119,7 +119,7 @@ class PhaseApproval:
         return replace(question, approval_id=approval_id, deadline_at=row.deadline_at if row else None)
 
     async def _find(self, approval_id: str) -> ApprovalRow | None:
-        return await self._scope.from_rows(find_approval(self._scope.db, approval_id))
+        return await self._scope.from_rows(lambda: find_approval(self._scope.db, approval_id))
 
     def _to_question(self, key: str, subject: Subject, content: Mapping[str, Any]) -> PhaseQuestion:
         """Return the question as it would be put now."""

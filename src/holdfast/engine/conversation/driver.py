@@ -53,7 +53,7 @@ class ConversationDriver(RunDriver):
 
     async def _find_turn(self) -> "ConversationTurn | None":
         """Return the turn under way, or a new one for what was said since."""
-        events = await self._scope.journal.read(self._scope.run_id)
+        events = await self._scope.read_events()
         conversation = Conversation.of(events)
         last = conversation.turns[-1] if conversation.turns else None
         if last is not None and not last.is_over:
@@ -162,7 +162,7 @@ class ConversationTurn:
 
     async def _read_waiting(self) -> list[Message]:
         """Return what was said since this turn began, in order, with what an earlier process brought to the agent."""
-        for event in await self._scope.journal.read(self._scope.run_id, self._conversation.last_seq):
+        for event in await self._scope.read_events(self._conversation.last_seq):
             if event.kind == EventKind.MESSAGE_RECEIVED:
                 self._conversation.add(event)
             self._conversation.last_seq = event.seq

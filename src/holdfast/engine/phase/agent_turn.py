@@ -9,7 +9,8 @@ from holdfast.agents.framework import import_framework, is_framework_imported
 from holdfast.concurrency import Deadline, DeadlinePassed
 from holdfast.engine.phase.budget import PhaseBudget
 from holdfast.engine.scope import RunScope
-from holdfast.errors import PhaseTimeout, RowRefused
+from holdfast.errors import PhaseTimeout, RowRefused, StoreError
+from holdfast.runtime.step import Stopped
 from holdfast.workflow import Phase
 
 MAX_TEXT_CHARS = 4000
@@ -55,6 +56,8 @@ async def invoke_agent(scope: RunScope, turn: AgentTurn) -> Any:
         return await Deadline(phase.timeout_seconds).run(agent.ainvoke({"messages": list(turn.messages)}))
     except RowRefused as error:
         raise await money.to_pause() from error
+    except StoreError as error:  # no failure of the agent: whoever goes on finds what was recorded
+        raise Stopped(error) from error
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():

@@ -92,13 +92,13 @@ class PhaseBudget:
         scope, needed = self.scope, self.last_needed_micros
         day = now_text()[:10]
         spent = await scope.from_rows(
-            read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day, is_simulated=self.is_simulated)
+            lambda: read_spent_in_scopes(scope.db, scope.run_id, self.phase.key, day, is_simulated=self.is_simulated)
         )
-        day_usd, is_for_all = await scope.from_rows(read_day_limit(scope.db, scope.config.day_budget_usd))
+        day_usd, is_for_all = await scope.from_rows(lambda: read_day_limit(scope.db, scope.config.day_budget_usd))
         limits = {
             "phase": self.phase_limit_micros,
             "day": None if self.is_simulated else _to_micros(day_usd),
-            "run": await scope.from_rows(read_budget(scope.db, scope.run_id)),
+            "run": await scope.from_rows(lambda: read_budget(scope.db, scope.run_id)),
         }
         for name, limit in limits.items():
             if limit is not None and spent[name] + needed > limit:

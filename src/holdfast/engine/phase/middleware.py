@@ -145,7 +145,7 @@ def make_middleware(
 
 async def read_image(scope: RunScope, digest: str) -> bytes:
     """Read an image of the run from the database, wherever it was given."""
-    found = await scope.from_rows(find_image(scope.db, scope.run_id, digest))
+    found = await scope.from_rows(lambda: find_image(scope.db, scope.run_id, digest))
     if found is None or hashlib.sha256(found.data).hexdigest() != digest:
         what = "missing" if found is None else "damaged"
         raise Stopped(JournalCorrupt(f"The image {digest[:12]}… of run {scope.run_id} is {what} in the database."))

@@ -27,7 +27,7 @@ class PhaseMessages:
 
     async def read_waiting(self) -> list[Message]:
         """Return what was said to the phase and no other turn has got, with what this turn has got already."""
-        for event in await self._scope.journal.read(self._scope.run_id, self._last_seq):
+        for event in await self._scope.read_events(self._last_seq):
             self._last_seq = event.seq
             if is_message_to(event, self._phase.key):
                 self._messages[event.seq] = to_message(event)

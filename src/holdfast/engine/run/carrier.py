@@ -175,7 +175,7 @@ class FileCarrier:
         except WorkspaceError:
             # A `git gc --prune=now` of the user's has thrown away what no ref reaches: the database has what was
             # recorded before, and the files are still there.
-            await unpack_all(self._scope.db, self._scope.run_id, repo)
+            await self._scope.from_rows(lambda: unpack_all(self._scope.db, self._scope.run_id, repo))
             await self._scope.on_disk(lambda: write_tree(self._scope.place))
             return await run_interruptible(make)
 

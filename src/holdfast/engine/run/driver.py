@@ -15,13 +15,13 @@ from holdfast.engine.run.workspace import open_files, prepare
 from holdfast.engine.scope import RunScope, error_facts
 from holdfast.engine.settlement import settle_by_provider
 from holdfast.enums import RunPhaseState, RunStatus
-from holdfast.errors import ChecksFailed, HoldfastError, WorkspaceError
+from holdfast.errors import ChecksFailed, HoldfastError, StoreError, WorkspaceError
 from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.runs import read_phases
 from holdfast.persistence.statements import fail_phase, insert_phase, reopen_phase
 from holdfast.runtime.cancellation import CancelWatch, watch_for_cancel
 from holdfast.runtime.events import EventKind
-from holdfast.runtime.step import CancelRun, Suspended
+from holdfast.runtime.step import CancelRun, Stopped, Suspended
 from holdfast.workflow import Phase
 
 _NO_RETRY = {
@@ -76,7 +76,7 @@ class RunDriver:
         await settle_by_provider(self._scope)
         phases = await self._complete_rows()
         while (stop := await self._step_phases(phases)) is None:
-            phases = await read_phases(self._scope.db, self._scope.run_id)
+            phases = await self._read_phases()
         return stop
 
     async def _prepare(self) -> Failed | Paused | None:
@@ -95,7 +95,7 @@ class RunDriver:
     async def _complete_rows(self) -> Mapping[str, RunPhaseRow]:
         """Add the rows of phases that have none, as a run that was made elsewhere may lack, and read all of them."""
         scope = self._scope
-        phases = await read_phases(scope.db, scope.run_id)
+        phases = await self._read_phases()
         missing = [
             insert_phase(scope.run_id, phase.key, position)
             for position, phase in enumerate(scope.template.phases)
@@ -103,8 +103,11 @@ class RunDriver:
         ]
         if missing:
             await scope.log.append(scope.log.event(EventKind.STATE_DELTA, delta={}, added=len(missing)), rows=missing)
-            phases = await read_phases(scope.db, scope.run_id)
+            phases = await self._read_phases()
         return phases
+
+    async def _read_phases(self) -> Mapping[str, RunPhaseRow]:
+        return await self._scope.from_rows(lambda: read_phases(self._scope.db, self._scope.run_id))
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
@@ -150,6 +153,8 @@ class RunDriver:
         while True:
             try:
                 changes = await PhaseAttempt(self._scope, phase, attempt, comment).run()
+            except StoreError as error:  # no failure of the phase: whoever goes on finds what was recorded
+                raise Stopped(error) from error
             except Exception as error:
                 is_final = isinstance(error, HoldfastError) and error.code in _NO_RETRY
                 if tries >= phase.attempts or is_final:

@@ -50,8 +50,7 @@ async def unpack_all(db: Database, run_id: str, repo: Path) -> None:
     refs: dict[str, str] = {}
     async for rows in read_packs(db, run_id):
         await asyncio.to_thread(unpack, repo, [row.pack for row in rows])
-        for row in rows:
-            refs |= row.refs
+        refs |= {name: commit for row in rows for name, commit in row.refs.items()}
     await asyncio.to_thread(set_refs, repo, run_id, refs)
 
 

@@ -78,8 +78,7 @@ class RetryStart(DriveStart):
         check_failed(stored)
 
     async def write(self, scope: RunScope, stored: StoredRun) -> None:
-        failed = [key for key, row in stored.phases.items() if row.state == RunPhaseState.FAILED]
-        rows = [*(reopen_phase(scope.run_id, key) for key in failed), reopen_run(scope.run_id), *_serve_request(stored)]
+        rows = [*reopen_failed(stored), *_serve_request(stored)]
         resumed = scope.log.event(EventKind.RUN_RESUMED, after="failed", **await find_sandbox(scope))
         await scope.log.append(resumed, *_skipped(scope, stored), rows=rows)
         scope.history.retry(scope.log.records.last_seq + 1)
@@ -90,6 +89,12 @@ def stays_paused(run: RunRow) -> bool:
     is_answered = run.pause_reason == PauseReason.APPROVAL and not run.open_questions
     is_over_for_today = run.pause_reason == PauseReason.BUDGET and run.due_at is not None
     return run.state == RunStatus.PAUSED and run.wake is None and not (is_answered or is_over_for_today)
+
+
+def reopen_failed(stored: StoredRun) -> list[Statement]:
+    """Let a failed run go on at the phases that failed."""
+    failed = [key for key, row in stored.phases.items() if row.state == RunPhaseState.FAILED]
+    return [*(reopen_phase(stored.run.id, key) for key in failed), reopen_run(stored.run.id)]
 
 
 def _serve_request(stored: StoredRun) -> list[Statement]:

@@ -9,13 +9,14 @@ from typing import Any
 from holdfast.engine.approvals.questions import OutcomeQuestion
 from holdfast.engine.phase.commands import stop_commands
 from holdfast.engine.report import Reported, write_report
+from holdfast.engine.run.start import reopen_failed
 from holdfast.engine.scope import RunScope, error_facts, utc_now
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import RunAlreadyTerminal
-from holdfast.persistence.runs import read_approvals
+from holdfast.persistence.runs import StoredRun, read_approvals
 from holdfast.persistence.statements import end_run, pause_run, to_time_text
 from holdfast.runtime.checkpoint.base import Statement
-from holdfast.runtime.events import Event, EventKind
+from holdfast.runtime.events import Event, EventKind, create_event
 from holdfast.runtime.step import CancelRun, PauseRun, Suspended
 
 
@@ -31,6 +32,16 @@ async def pause_for_person(scope: RunScope) -> RunStatus:
     event = scope.log.event(EventKind.RUN_PAUSED, reason=PauseReason.PERSON.value, by=request.get("by", ""))
     await scope.log.append(event, rows=[pause_run(scope.run_id, PauseReason.PERSON)], is_last=True)
     return RunStatus.PAUSED
+
+
+def pause_crashing(stored: StoredRun, crashing: Suspended) -> tuple[list[Event], list[Statement]]:
+    """Return what records that a run waits, since those who drove it died: its events, and its rows beside them."""
+    run_id, rows = stored.run.id, list[Statement]()
+    events = [create_event(run_id, EventKind.RUN_PAUSED, reason=crashing.reason.value, waiting=str(crashing), asked=[])]
+    if stored.run.state == RunStatus.FAILED:  # they died when it was to be retried, which goes on from here
+        events.insert(0, create_event(run_id, EventKind.RUN_RESUMED, after="failed"))
+        rows += reopen_failed(stored)
+    return events, [*rows, pause_run(run_id, crashing.reason)]
 
 
 _OF_CALL = ("tool", "caller", "args", "argv", "place")
@@ -147,7 +158,7 @@ def _end_of(waiting: Sequence[Suspended], reason: PauseReason) -> str | None:
 
 async def _ask_for_outcome(scope: RunScope, key: str) -> OutcomeQuestion | None:
     """Ask what became of a call that was in flight when its process died; `None` if that was asked already."""
-    for row in await read_approvals(scope.db, run_id=scope.run_id, state="pending"):
+    for row in await scope.from_rows(lambda: read_approvals(scope.db, run_id=scope.run_id, state="pending")):
         if row.about == OutcomeQuestion.about and isinstance(row.shown, dict) and row.shown.get("key") == key:
             return None
     phase_key, _, rest = key.partition("/")

@@ -24,6 +24,7 @@ from holdfast.runtime.outcomes.failures import as_replayed, describe_whole, rebu
 from holdfast.runtime.records import Record, Records, StepState, describe
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
+from holdfast.runtime.stores import read_events, read_for_owner
 
 _BUSY_LOOK_S = 1.0  # how often a child of another process is asked for, beside each of its appends
 _MAX_ID_CHARS = 180
@@ -148,7 +149,7 @@ class ChildRun:
 
     async def _fail(self, child_id: str, error: Exception) -> BaseException:
         """Record the child's own failure; what is none ends the parent's part in this process too."""
-        status = Records(await self._journal.read(child_id)).status
+        status = Records(await read_events(self._journal, child_id)).status
         if status not in (RunStatus.FAILED, RunStatus.CANCELLED):
             return Stopped(error)
         description = describe_whole(error)
@@ -162,7 +163,8 @@ class ChildRun:
         self._lane.requests_met = self._log.records.cancel_requests
         request = self._log.records.cancel_request or {}
         facts = {"reason": request.get("reason", ""), "by": request.get("by", "")}
-        records = Records(await self._journal.read(child_id) if await self._journal.read_head(child_id) else ())
+        head = await read_for_owner(self._journal, lambda: self._journal.read_head(child_id))
+        records = Records(await read_events(self._journal, child_id) if head else ())
         if not records.last_seq or (isinstance(records.status, RunStatus) and records.status.is_terminal):
             return
         if records.cancel_request is None:

@@ -16,7 +16,7 @@ from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint.base import Claim
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.journal import Journal
-from holdfast.runtime.outcomes.crashes import find_crash_loop
+from holdfast.runtime.outcomes.crashes import RunCrashing, find_crash_loop
 from holdfast.runtime.records import Records
 from holdfast.runtime.step import Drained, Parked
 
@@ -71,6 +71,9 @@ class FlowDrive:
         # Somebody was faster: what made it due has been dealt with between our look and our claim.
         if row is None or not (row.is_due or row.is_driven):
             return None
+        if (crashing := find_crash_loop(claim)) is not None:
+            await self._pause(claim, crashing)
+            return None
         events = await self._journal.read(self._run_id)
         records = Records(events)
         is_over = isinstance(records.status, RunStatus) and records.status.is_terminal
@@ -81,11 +84,14 @@ class FlowDrive:
             )
             return None
         if (crashing := find_crash_loop(claim, events)) is not None:
-            name, why = crashing.reason.value, str(crashing)
-            event = create_event(self._run_id, EventKind.RUN_PAUSED, reason=name, waiting=[], message=why)
-            await self._journal.append(self._run_id, [event], claim=claim, rows=[flow_rows.paused(self._run_id, name)])
+            await self._pause(claim, crashing)
             return None
         return records
+
+    async def _pause(self, claim: Claim, crashing: RunCrashing) -> None:
+        name, why = crashing.reason.value, str(crashing)
+        event = create_event(self._run_id, EventKind.RUN_PAUSED, reason=name, waiting=[], message=why)
+        await self._journal.append(self._run_id, [event], claim=claim, rows=[flow_rows.paused(self._run_id, name)])
 
     async def _execute(self, claim: Claim, records: Records, *, is_begun: bool = False) -> None:
         function, created = self._definition.function, records.created or {}

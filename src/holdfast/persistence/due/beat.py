@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.enums import OPEN_STATES
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import ALIVE_S, MAX_NAME_BYTES, NOW, TAKES_FLOW, WorkerFacts
+from holdfast.persistence.fleet import ALIVE_S, MAX_NAME_BYTES, MOST_GAP_S, NOW, TAKES_FLOW, WorkerFacts
 from holdfast.persistence.listings import read_unowned, select_due_times
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.queue_tables import CLEAR, HAS_PARTS, RING, SILENT_S
@@ -64,6 +64,7 @@ NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps
 _DRAINS = "greatest(is_draining, CAST(:is_draining AS bigint))"
 _BEAT = f"""
 UPDATE workers SET seen_at = {NOW}, driven = :driven, clock_off_s = :clock_off_s,
+steady_since = CASE WHEN seen_at > {NOW} - {MOST_GAP_S} AND steady_since > 0 THEN steady_since ELSE {NOW} END,
 is_draining = {_DRAINS}, sweeps_until = CASE WHEN {_DRAINS} = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive ELSE 0 END
 WHERE name = :name AND process = :process
 RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE})
@@ -187,8 +188,10 @@ async def count_due(db: Database) -> tuple[int, float]:
     return runs + flows, max(0.0, float(runs_s or 0), float(flows_s or 0))
 
 
-async def was_left(db: Database, run_id: str) -> bool:
-    """Tell whether a run has an owner that did not give it up; of a run that is due, one that is gone."""
+async def find_takeovers(db: Database, run_id: str) -> tuple[int, tuple[int, ...]]:
+    """Return where the journal of a run ends whose owner did not give it up, and where it ended at each of the last
+    takeovers; none if it has no such owner. Of a run that is due it is one that is gone."""
     async with db.session() as session:
-        query = text("SELECT owner IS NOT NULL FROM journal_runs WHERE run_id = :run_id")
-        return bool(await session.scalar(query, {"run_id": run_id}))
+        query = text("SELECT head, takeovers FROM journal_runs WHERE run_id = :run_id AND owner IS NOT NULL")
+        row = (await session.execute(query, {"run_id": run_id})).first()
+    return (0, ()) if row is None else (int(row[0]), tuple(row[1] or ()))

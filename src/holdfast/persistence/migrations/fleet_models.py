@@ -25,6 +25,8 @@ class WorkerRow(Base):
     is_draining: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     since: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
     seen_at: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
+    steady_since: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
+    """Since when its signs of life have come without a gap: the database was there for all of that time."""
     sweeps_until: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")
     """Until then it is the one that looks for what is due."""
     clock_off_s: Mapped[float] = mapped_column(Float(53), default=0.0, server_default="0")

@@ -75,6 +75,9 @@ class FlowEnd(Statement):
     """
 
 
+MOST_TAKEOVERS = 3
+
+
 @dataclass(frozen=True)
 class Claim:
     """The right to write to a run: valid as long as nobody else has claimed it, that is while `epoch` is current."""
@@ -84,6 +87,9 @@ class Claim:
     head: int
     is_takeover: bool = field(default=False, compare=False)
     """The owner before has died or gone silent without having given it up."""
+    takeovers: tuple[int, ...] = field(default=(), compare=False)
+    """Of a takeover: the number of the run's last event at each of the last takeovers (`MOST_TAKEOVERS`), this one too.
+    They are counted with the claim itself, so that no death after it escapes."""
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):

@@ -1,17 +1,18 @@
 """Runs that kill whoever drives them: after three owners died one after the other, a person looks first.
 
-What counts is in the journal: takeovers from an owner that died, with nothing recorded in between. A run that gets
-anywhere between two deaths is driven on, however often machines die.
+What counts are takeovers from an owner that died, with nothing recorded in between: each claim knows the last ones, so
+that it does not matter how far an owner came. A run that gets anywhere between two deaths is driven on, however often
+machines die.
 """
 
 from collections.abc import Iterator, Sequence
 
 from holdfast.enums import PauseReason
-from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.checkpoint.base import MOST_TAKEOVERS, Claim
 from holdfast.runtime.events import Event, EventKind
 from holdfast.runtime.step import Suspended
 
-MOST_DEATHS = 3
+MOST_DEATHS = MOST_TAKEOVERS
 SETUP_LANE = "setup"  # and, if it is repeated, with # and a number
 _PROGRESS = frozenset(
     {
@@ -29,6 +30,7 @@ _PROGRESS = frozenset(
         EventKind.CHECKPOINT_SAVED,
         EventKind.PHASE_COMPLETED,
         EventKind.RUN_PAUSED,
+        EventKind.RUN_FAILED,
         EventKind.VALUE_RECORDED,
         EventKind.CHILD_COMPLETED,
         EventKind.EVENT_RECEIVED,
@@ -42,22 +44,29 @@ class RunCrashing(Suspended):
     reason = PauseReason.CRASHING
 
 
-def find_crash_loop(claim: Claim, events: Sequence[Event]) -> RunCrashing | None:
-    """Return why the run must not be driven by this claim; `None` if it may be."""
+def find_crash_loop(claim: Claim, events: Sequence[Event] | None = None) -> RunCrashing | None:
+    """Return why the run must not be driven by this claim; `None` if it may be.
+
+    Without `events` only deaths since the last event count: whoever reads the journal may die of it too.
+    """
     if not claim.is_takeover:
         return None
-    deaths = count_deaths(events)
+    since = [head for head in claim.takeovers if head >= claim.head]
+    deaths = len(since) if events is None else count_deaths(events, claim.takeovers)
     return RunCrashing(f"{deaths} processes died with it") if deaths >= MOST_DEATHS else None
 
 
-def count_deaths(events: Sequence[Event]) -> int:
-    """Count the owners that died one after the other with nothing recorded in between, the last one among them."""
-    deaths = 1
+def count_deaths(events: Sequence[Event], takeovers: Sequence[int]) -> int:
+    """Count the owners that died one after the other with nothing recorded in between, the last one among them.
+
+    `takeovers` are those that claims have counted. Versions before those did are known by their events alone.
+    """
+    deaths, last = 1, 0
     for event, is_progress in _judge(events):
         if is_progress:
-            deaths = 1
+            deaths, last = 1, event.seq
         deaths += event.kind == EventKind.RUN_RESUMED and bool(event.payload.get("taken_over"))
-    return deaths
+    return max(deaths, sum(head >= last for head in takeovers))
 
 
 def has_progress(events: Sequence[Event]) -> bool:

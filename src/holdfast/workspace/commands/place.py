@@ -4,7 +4,6 @@ Rule: whoever finds the intent of a command asks first whether it was begun here
 place's spool says nothing, and that a folder is missing here does not mean that the command never ran.
 """
 
-import os
 import socket
 import uuid
 from collections.abc import Mapping
@@ -12,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import WorkspaceError
 from holdfast.workspace.commands.processes import read_boot_id
 from holdfast.workspace.commands.spool import spool_folder
+from holdfast.workspace.files import hold_lock, write_whole
 
 _FILE = ".place"
 
@@ -36,22 +35,24 @@ class CommandPlace:
 
 
 def find_place(data_dir: Path) -> CommandPlace:
-    """Read the id of a data directory, written into it if it has none yet."""
+    """Read the id of a data directory, written into it if it has none yet; an empty one is none."""
     path = data_dir.resolve() / _FILE
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new = path.with_name(f"{_FILE}.{uuid.uuid4().hex}")
-        new.write_text(uuid.uuid4().hex)
-        try:
-            os.link(new, path)  # whoever is first has named it; whole, or not at all
-        except FileExistsError:
-            pass
-        finally:
-            new.unlink()
-    name = path.read_text().strip()
+    name = _read_name(path)
     if not name:
-        raise WorkspaceError(f"{path} is empty: it names this data directory.", hint="Remove it; it is written anew.")
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with hold_lock(path.with_name(f"{_FILE}.lock")):  # whoever is first has named it
+            name = _read_name(path)
+            if not name:  # none yet, or an earlier version lost it to a power cut: what ran here before is elsewhere's
+                name = uuid.uuid4().hex
+                write_whole(path, name)
     return CommandPlace(name, read_boot_id(), socket.gethostname())
+
+
+def _read_name(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 def announce(key: str, *, spool_dir: Path) -> None:

@@ -65,12 +65,17 @@ def _join(packs: Sequence[bytes]) -> bytes:
     hashes = [hashlib.sha1 if _is_sha1(pack) else hashlib.sha256 for pack in packs]
     size = hashes[0]().digest_size
     count = sum(int.from_bytes(pack[8:_HEAD_BYTES], "big") for pack in packs)
-    body = packs[0][:8] + count.to_bytes(4, "big") + b"".join(pack[_HEAD_BYTES:-size] for pack in packs)
-    return body + hashes[0](body).digest()
+    # Views: packs may be big, and are in the memory once more already when they are joined.
+    head = packs[0][:8] + count.to_bytes(4, "big")
+    parts: list[bytes | memoryview] = [head, *(memoryview(pack)[_HEAD_BYTES:-size] for pack in packs)]
+    digest = hashes[0]()
+    for part in parts:
+        digest.update(part)
+    return b"".join([*parts, digest.digest()])
 
 
 def _is_sha1(pack: bytes) -> bool:
-    return hashlib.sha1(pack[:-20], usedforsecurity=False).digest() == pack[-20:]
+    return hashlib.sha1(memoryview(pack)[:-20], usedforsecurity=False).digest() == pack[-20:]
 
 
 def find_missing(repo: Path, objects: Iterable[str]) -> set[str]:

@@ -10,7 +10,7 @@ from psycopg.types.numeric import Int8
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunBusy
 from holdfast.runtime.checkpoint import process_owner
-from holdfast.runtime.checkpoint.base import Claim, Opening
+from holdfast.runtime.checkpoint.base import MOST_TAKEOVERS, Claim, Opening
 from holdfast.runtime.checkpoint.hash_chain import Head, extend
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx
@@ -27,20 +27,26 @@ def take_over(
     heads = tx.lock_heads(run_ids)
     results: dict[str, Claim | HoldfastError] = {}
     owners = _read_owners(tx.connection, run_ids, tx.lease_s, sync=tx.sync)
-    left = {run_id for run_id, *_ in owners}
-    for run_id, found, is_current in owners:
+    left = {run_id: takeovers for run_id, _, _, takeovers in owners if not force}
+    for run_id, found, is_current, takeovers in owners:
         if found == owner.to_text():  # an earlier try was written and its answer lost
-            results[run_id] = Claim(run_id, heads[run_id].epoch, heads[run_id].seq)
+            is_takeover = heads[run_id].seq in takeovers[-1:]
+            results[run_id] = Claim(run_id, heads[run_id].epoch, heads[run_id].seq, is_takeover, takeovers)
         elif not force and (is_current or is_patient()) and (living := _living(found)):
             results[run_id] = RunBusy(f"Run {run_id!r} is being driven by {living}.", run_id=run_id)
     free = {run_id: head for run_id, head in heads.items() if run_id not in results}
     tx.connection.execute(
         "UPDATE journal_runs SET epoch = epoch + 1, owner = %s, "
-        "lease_until = clock_timestamp() + make_interval(secs => %s) WHERE run_id = ANY(%b)",
-        (owner.to_text(), float(tx.lease_s), list(free)),
+        "lease_until = clock_timestamp() + make_interval(secs => %s), "
+        "takeovers = CASE WHEN run_id = ANY(%b) THEN (coalesce(takeovers, '{}') || head)"
+        "[greatest(1, coalesce(cardinality(takeovers), 0) + 2 - %s):] ELSE takeovers END WHERE run_id = ANY(%b)",
+        (owner.to_text(), float(tx.lease_s), list(left), MOST_TAKEOVERS, list(free)),
     )
     return results | {
-        run_id: Claim(run_id, head.epoch + 1, head.seq, run_id in left and not force) for run_id, head in free.items()
+        run_id: Claim(run_id, head.epoch + 1, head.seq, True, (*left[run_id], head.seq)[-MOST_TAKEOVERS:])
+        if run_id in left
+        else Claim(run_id, head.epoch + 1, head.seq)
+        for run_id, head in free.items()
     }
 
 
@@ -98,25 +104,25 @@ SELECT run_id FROM begun
 def find_living(connection: Connection, run_ids: Sequence[str], lease_s: float) -> set[str]:
     """Find the runs whose owner has a lease and is not known to be dead."""
     owners = _read_owners(connection, run_ids, lease_s)
-    return {run_id for run_id, found, is_current in owners if is_current and _living(found)}
+    return {run_id for run_id, found, is_current, _ in owners if is_current and _living(found)}
 
 
 def _read_owners(
     connection: Connection, run_ids: Sequence[str], lease_s: float, *, sync: Callable[[], None] | None = None
-) -> list[tuple[str, str, bool]]:
+) -> list[tuple[str, str, bool, tuple[int, ...]]]:
     # A lease that ended while the server was away, or soon after, could not be renewed in time: it gets one more. Not
     # if the clock has been set back to before the server's start, where all of that would hold for as long.
     cursor = connection.execute(
         "SELECT run_id, owner, lease_until > clock_timestamp() "
         "OR (lease_until < pg_postmaster_start_time() + make_interval(secs => %s) "
         "AND clock_timestamp() BETWEEN pg_postmaster_start_time() "
-        "AND pg_postmaster_start_time() + make_interval(secs => %s)) "
+        "AND pg_postmaster_start_time() + make_interval(secs => %s)), coalesce(takeovers, '{}') "
         "FROM journal_runs WHERE run_id = ANY(%b) AND owner IS NOT NULL AND lease_until IS NOT NULL",
         (lease_s / 2, float(lease_s), list(run_ids)),
     )
     if sync is not None:
         sync()
-    return [(row[0], row[1], row[2]) for row in cursor.fetchall()]
+    return [(row[0], row[1], row[2], tuple(row[3])) for row in cursor.fetchall()]
 
 
 def _living(text: str) -> str | None:

@@ -64,6 +64,8 @@ UPGRADES: tuple[tuple[LiteralString, ...], ...] = (
         """CREATE INDEX flow_runs_called_up ON flow_runs (called_up_at)
             WHERE called_up_at IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
     ),
+    # Where the journal ended when the run was taken from owners that had died (`Claim.takeovers`).
+    ("ALTER TABLE journal_runs ADD COLUMN takeovers bigint[]",),
 )
 VERSION = len(UPGRADES)
 OLDEST = 2  # whose processes go on beside this one; an upgrade that does more than add raises it to its own

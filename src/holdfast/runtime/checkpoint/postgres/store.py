@@ -63,7 +63,7 @@ class PostgresCheckpointer:
         self._target = parse_url(url)
         self.label = self._target.label
         self.lease_s = lease_s
-        self._owner_patience_s = owner_patience_s
+        self.owner_patience_s = owner_patience_s
         self._claims: dict[Claim, str] = {}
         self._released: set[tuple[str, int]] = set()
         """Runs and epochs that were given up with their last append, of which nobody has said yet that it is over."""
@@ -282,7 +282,7 @@ class PostgresCheckpointer:
         try:
             results = self._writer.run(
                 lambda connection: append_locked(connection, attempt, self._known, lease_s=self.lease_s),
-                patience_s=self._owner_patience_s if is_owned else None,
+                patience_s=self.owner_patience_s if is_owned else None,
             )
             # crash: nobody is told; readers look by the clock too.
             self._notices.note(attempt.run_ids)

@@ -70,6 +70,8 @@ UPGRADES: tuple[tuple[str, ...], ...] = (
         """CREATE INDEX flow_runs_called_up ON flow_runs (called_up_at)
             WHERE called_up_at IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
     ),
+    # Where the journal ended when the run was taken from owners that had died (`Claim.takeovers`).
+    ("ALTER TABLE journal_runs ADD COLUMN takeovers TEXT NOT NULL DEFAULT ''",),
 )
 VERSION = len(UPGRADES)
 

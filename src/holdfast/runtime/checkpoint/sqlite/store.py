@@ -185,20 +185,19 @@ class SQLiteCheckpointer:
             except HoldfastError as error:
                 results[run_id] = error
         try:
-            heads = self._take_over(locks, wait_s)
+            results |= self._take_over(locks, wait_s)
         except BaseException:
             for lock in locks.values():
                 if lock is not None:
                     lock.give_back()
             raise
-        left = {run_id for run_id, lock in locks.items() if lock is not None and lock.was_left}
-        results |= {run_id: Claim(run_id, head.epoch, head.seq, run_id in left) for run_id, head in heads.items()}
         return [results[run_id] for run_id in run_ids]
 
-    def _take_over(self, locks: Mapping[str, RunLock | None], wait_s: float) -> dict[str, Head]:
+    def _take_over(self, locks: Mapping[str, RunLock | None], wait_s: float) -> dict[str, Claim]:
+        left = {run_id for run_id, lock in locks.items() if lock is not None and lock.was_left}
         self._lock_writing(wait_s)
         try:
-            heads = self._write(lambda connection: SQLiteTx(connection).raise_epochs(list(locks)), wait_s)
+            heads, claims = self._write(lambda connection: SQLiteTx(connection).take_over(list(locks), left), wait_s)
             # Still under the lock: a thread that appends to the run now must not be followed by heads from before it.
             for run_id, lock in locks.items():
                 before = self._locks.get(run_id)
@@ -206,7 +205,7 @@ class SQLiteCheckpointer:
                     before.release()  # we took the run from ourselves
                 self._locks[run_id], self._epochs[run_id] = lock, heads[run_id].epoch
             self._heads.update(heads)
-            return heads
+            return claims
         finally:
             self._write_lock.release()
 

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, JournalCorrupt, RowRefused, StoreBusy, StoreError, StoreFull, StoreUnreadable
 from holdfast.runtime.checkpoint.append import check_changed
-from holdfast.runtime.checkpoint.base import Append, Claim, Statement
+from holdfast.runtime.checkpoint.base import MOST_TAKEOVERS, Append, Claim, Statement
 from holdfast.runtime.checkpoint.hash_chain import Head, StoredRow, check_epoch, check_number, genesis
 from holdfast.runtime.checkpoint.private_files import make_private_database
 from holdfast.runtime.checkpoint.sqlite.schema import upgrade
@@ -143,19 +143,30 @@ class SQLiteTx:
             )
         return head
 
-    def raise_epochs(self, run_ids: Sequence[str]) -> dict[str, Head]:
-        heads = self.lock_heads(run_ids)
+    def take_over(self, run_ids: Sequence[str], left: Set[str]) -> tuple[dict[str, Head], dict[str, Claim]]:
+        """Become the owner of the runs, of which those in `left` had one that died; returns their heads and claims."""
+        heads, claims = self.lock_heads(run_ids), {}
         for run_id, head in heads.items():
-            head.epoch = self.raise_epoch(run_id)
+            takeovers = self._count_takeover(run_id, head.seq) if run_id in left else ()
+            head.epoch = self._raise_epoch(run_id)
             head.row_status = head.status
-        return heads
+            claims[run_id] = Claim(run_id, head.epoch, head.seq, run_id in left, takeovers)
+        return heads, claims
 
-    def raise_epoch(self, run_id: str) -> int:
+    def _raise_epoch(self, run_id: str) -> int:
         row = self._connection.execute(
             "UPDATE journal_runs SET epoch = epoch + 1, owner = ? WHERE run_id = ? RETURNING epoch",
             (str(os.getpid()), run_id),
         ).fetchone()
         return int(row[0])
+
+    def _count_takeover(self, run_id: str, head: int) -> tuple[int, ...]:
+        found = self._connection.execute("SELECT takeovers FROM journal_runs WHERE run_id = ?", (run_id,)).fetchone()
+        takeovers = (*map(int, found[0].split()), head)[-MOST_TAKEOVERS:]
+        self._connection.execute(
+            "UPDATE journal_runs SET takeovers = ? WHERE run_id = ?", (" ".join(map(str, takeovers)), run_id)
+        )
+        return takeovers
 
     def run_rows(self, statements: Sequence[Statement]) -> None:
         if len(statements) == 1 and statements[0].is_of_one_row and statements[0].expect != 0:
