@@ -12,6 +12,7 @@ from tests.support.engine_world import Turn, World, hand_in, template
 from holdfast.engine.run import carrier
 from holdfast.enums import RunStatus
 from holdfast.errors import StoreUnavailable, WorkspaceError
+from holdfast.runtime.checkpoint import SQLiteCheckpointer
 
 
 class Died(BaseException):
@@ -34,6 +35,7 @@ def break_packing(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     killed = WorkspaceError("`git pack-objects` failed: exit code -9")
     monkeypatch.setattr(carrier, "make_pack", raising(errors.get(way, killed)))
     if way == "the database is away":
+        monkeypatch.setattr(SQLiteCheckpointer, "owner_patience_s", 0.0, raising=False)
         monkeypatch.setattr(carrier, "unpack_all", raising(StoreUnavailable("The database does not answer.")))
 
 

@@ -90,6 +90,7 @@ async def test_a_request_to_go_on_with_a_run_that_is_driven_ends_with_the_drive(
         if ends_with == "pause":
             async with open_journal(world.open_database().store) as journal:
                 await journal.append(turn.run_id, [create_event(turn.run_id, EventKind.RUN_PAUSE_REQUESTED, by="ann")])
+            await asyncio.Event().wait()  # the pause ends it
         if ends_with == "completed":
             turn.hand_in()
 

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import uuid
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 from tests.support.engine_jobs import note
 from tests.support.engine_processes import Zygote
 from tests.support.engine_world import Turn, Unserialisable, World, hand_in, personas, phase, template
@@ -279,23 +281,35 @@ async def test_a_call_that_was_in_flight_at_a_kill_is_decided_by_a_person(
         assert results[0].content == "charged 5"
 
 
+class OneConnection(Database):
+    """Has a connection that somebody holds, who lets go of it once another one was refused."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, connections=1, wait_s=0.1)
+        self.held = contextlib.AsyncExitStack()
+        self.refusals = 0
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncSession]:
+        try:
+            async with super().session() as session:
+                yield session
+        except StoreBusy:
+            self.refusals += 1
+            await self.held.aclose()
+            raise
+
+
 async def test_a_database_that_does_not_answer_is_no_failure_of_the_phase(world: World) -> None:
     """Whoever is asked answers too late, and after the faster answer there is no free connection for the rest."""
-    small = Database(world.url, connections=1, wait_s=0.1)
-    held = contextlib.AsyncExitStack()
+    small = OneConnection(world.url)
 
     async def is_too_late(request: Any) -> str:
         await world.engine().decide(request.run_id, request.approval_id, "approve")
-        await (await held.enter_async_context(small.session())).execute(text("SELECT 1"))
+        await (await small.held.enter_async_context(Database.session(small))).execute(text("SELECT 1"))
         return "reject"
 
-    with pytest.raises(StoreBusy):
-        await world.run(hand_in, phase("spec", risk="medium"), engine={"db": small, "callback": is_too_late})
-    await held.aclose()
+    result = await world.run(hand_in, phase("spec", risk="medium"), engine={"db": small, "callback": is_too_late})
     await small.dispose()
-    [run_id] = world.db.store.list_runs()
-    left = await world.phase_states(run_id)
-    result = await world.engine().resume(run_id)
 
-    assert left == {"spec": "completed"}
-    assert (result.state, result.phases[0].attempts) == (RunStatus.COMPLETED, 1)
+    assert (result.state, result.phases[0].attempts, small.refusals) == (RunStatus.COMPLETED, 1, 1)
