@@ -31,6 +31,8 @@ class ProviderTerms:
     """With how many under way it may begin no more; `None` if no limit was set for all."""
     hold_s: float
     """How long the provider has asked to be left alone."""
+    limit: int | None = None
+    """What all processes together may have under way."""
 
 
 async def take_share(db: Database, provider: str, holder: str, *, under_way: int) -> ProviderTerms:
@@ -61,7 +63,7 @@ async def take_share(db: Database, provider: str, holder: str, *, under_way: int
             {**params, "share": max(share, under_way)},
         )
         await session.commit()
-        return ProviderTerms(share, hold_s)
+        return ProviderTerms(share, hold_s, limit)
 
 
 def _fair_part(limit: int, holder: str, holders: list[str], *, turn: int) -> int:
