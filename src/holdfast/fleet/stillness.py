@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from holdfast.flows import format_check
 from holdfast.persistence.db import Database
 from holdfast.persistence.fleet import ListedWorker, Look, list_workers, read_looks
 from holdfast.persistence.listings import describe_newer, find_newer_format, list_due
@@ -21,6 +22,8 @@ async def explain_run(db: Database, run_id: str) -> str | None:
 
 async def explain_flow(db: Database, row: FlowRow, *, is_owned: bool) -> str | None:
     """Tell why a flow's run is not driven; `None` as for `explain_run`."""
+    if (newer := format_check.describe_newer(row)) is not None and not is_owned:
+        return newer
     is_ripe = (row.is_due or row.is_driven) and row.parent_run_id is None
     if db.path is not None or is_owned or not is_ripe:
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import JournalCorrupt
-from holdfast.runtime.checkpoint.base import FlowEnd, JournalStore, Statement
+from holdfast.runtime.checkpoint.base import FLOW_FORMAT, FlowEnd, JournalStore, Statement
 from holdfast.runtime.checkpoint.hash_chain import decode, genesis
 from holdfast.runtime.clock import now
 from holdfast.runtime.events import Event
@@ -21,7 +21,9 @@ from holdfast.runtime.flow_filter import FlowFilter, to_tags_text
 from holdfast.runtime.journal import Journal
 
 DEFAULT_QUEUE = "default"
-_COLUMNS = "run_id, flow, status, wake_at, waits_for, parent_run_id, queue, priority, tags, created_at, updated_at"
+_COLUMNS = (
+    "run_id, flow, status, wake_at, waits_for, parent_run_id, queue, priority, tags, created_at, updated_at, format"
+)
 _SET = "UPDATE flow_runs SET status = :status, waits_for = :waits_for, updated_at = :now, wake_at = "
 _END = f"{_SET} NULL WHERE run_id = :run_id"
 # A moment that is there already was set while the run was driven: a child of it is due, and nobody has looked yet.
@@ -43,6 +45,7 @@ FIND_OPEN = (
     f"SELECT run_id FROM flow_runs WHERE {_OF_SCHEDULE.format('')} AND schedule = :schedule AND run_id <> :but "  # noqa: S608 - ours
     "ORDER BY created_at, run_id LIMIT 1"
 )
+_KNOWN = f"format <= {FLOW_FORMAT}"
 _DRIVEN = "status = 'running' AND wake_at IS NULL AND waits_for IS NULL"
 
 
@@ -62,6 +65,7 @@ class FlowRow:
     tags: Mapping[str, str]
     created_at: float
     updated_at: float
+    format: int = FLOW_FORMAT
 
     @property
     def is_parked(self) -> bool:
@@ -139,14 +143,16 @@ def _upsert(
         "queue": options.queue,
         "priority": options.priority,
         "tags": tags,
+        "format": FLOW_FORMAT,
         "now": now(),
     }
     return Statement(
         "INSERT INTO flow_runs (run_id, flow, status, wake_at, waits_for, schedule, parent_run_id, queue, priority, "
-        "tags, created_at, updated_at) VALUES (:run_id, :flow, :status, :wake_at, :waits_for, :schedule, :parent, "
-        ":queue, :priority, :tags, :now, :now) "
+        "tags, created_at, updated_at, format) VALUES (:run_id, :flow, :status, :wake_at, :waits_for, :schedule, "
+        ":parent, :queue, :priority, :tags, :now, :now, :format) "
         "ON CONFLICT (run_id) DO UPDATE SET flow = excluded.flow, status = excluded.status, "
-        "wake_at = excluded.wake_at, waits_for = excluded.waits_for, updated_at = excluded.updated_at",
+        "wake_at = excluded.wake_at, waits_for = excluded.waits_for, updated_at = excluded.updated_at, "
+        "format = excluded.format",
         {"run_id": run_id, "flow": flow, "status": status.value, "wake_at": wake_at, **params},
         is_of_one_row=True,
     )
@@ -212,11 +218,11 @@ def abandoned(run_id: str) -> Statement:
 
 
 def read_due(store: JournalStore, flows: Collection[str], *, limit: int) -> list[FlowRow]:
-    """Read the runs of these flows that are due, the most urgent first."""
+    """Read the runs of these flows that are due, the most urgent first; none that is left to newer versions."""
     names, params = _to_parameters(flows)
     return _read(
         store,
-        f"WHERE wake_at <= :now AND parent_run_id IS NULL AND flow IN ({names}) "
+        f"WHERE wake_at <= :now AND parent_run_id IS NULL AND {_KNOWN} AND flow IN ({names}) "
         "ORDER BY priority DESC, wake_at, run_id LIMIT :limit",
         {**params, "now": now(), "limit": limit},
     )
@@ -227,7 +233,7 @@ def read_interrupted(store: JournalStore, flows: Collection[str], *, but: Collec
     names, params = _to_parameters(flows)
     rows = [
         row
-        for row in _read(store, f"WHERE {_DRIVEN} AND parent_run_id IS NULL AND flow IN ({names})", params)
+        for row in _read(store, f"WHERE {_DRIVEN} AND parent_run_id IS NULL AND {_KNOWN} AND flow IN ({names})", params)
         if row.run_id not in but
     ]
     owned = store.find_owned([row.run_id for row in rows]) if rows else set()
@@ -238,7 +244,8 @@ def read_next_wake(store: JournalStore, flows: Collection[str]) -> float | None:
     """Read when the next of the runs of these flows is due that are not yet."""
     names, params = _to_parameters(flows)
     found = store.read_rows(
-        f"SELECT min(wake_at) FROM flow_runs WHERE wake_at > :after AND parent_run_id IS NULL AND flow IN ({names})",  # noqa: S608 - ours
+        "SELECT min(wake_at) FROM flow_runs "  # noqa: S608 - ours
+        f"WHERE wake_at > :after AND parent_run_id IS NULL AND {_KNOWN} AND flow IN ({names})",
         {**params, "after": now()},
     )
     return found[0][0] if found else None
@@ -382,10 +389,8 @@ def _read(store: JournalStore, rest: str, params: Mapping[str, Any]) -> list[Flo
 
 
 def _to_row(row: Sequence[Any]) -> FlowRow:
-    run_id, flow, status, wake_at, waits_for, parent, queue, priority, tags, created_at, updated_at = row
-    return FlowRow(
-        run_id, flow, status, wake_at, waits_for, parent, queue, priority, json.loads(tags), created_at, updated_at
-    )
+    facts = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    return FlowRow(**{**facts, "tags": json.loads(facts["tags"])})
 
 
 def _to_parameters(names: Collection[str]) -> tuple[str, dict[str, Any]]:

@@ -58,6 +58,10 @@ UPGRADES: tuple[tuple[LiteralString, ...], ...] = (
         """CREATE INDEX flow_runs_scheduled ON flow_runs (schedule, created_at)
             WHERE schedule IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
     ),
+    (
+        # What a flow needs of who drives it (`FLOW_FORMAT`).
+        "ALTER TABLE flow_runs ADD COLUMN format bigint NOT NULL DEFAULT 1",
+    ),
 )
 VERSION = len(UPGRADES)
 OLDEST = 2  # whose processes go on beside this one; an upgrade that does more than add raises it to its own

@@ -64,6 +64,10 @@ UPGRADES: tuple[tuple[str, ...], ...] = (
         """CREATE INDEX flow_runs_scheduled ON flow_runs (schedule, created_at)
             WHERE schedule IS NOT NULL AND status IN ('pending', 'running', 'paused')""",
     ),
+    (
+        # What a flow needs of who drives it (`FLOW_FORMAT`).
+        "ALTER TABLE flow_runs ADD COLUMN format INTEGER NOT NULL DEFAULT 1",
+    ),
 )
 VERSION = len(UPGRADES)
 
