@@ -6,10 +6,13 @@ from pathlib import Path
 
 from sqlalchemy import text
 from tests.support.api.server_world import Api
-from tests.support.fleet_machines import to_environment
+from tests.support.fleet_machines import FLOWS, machines, to_environment
+from tests.support.progress_limit import waiting_until
 from tests.support.terminal import shell
 
+from holdfast.flows.service.start import start_flow
 from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import read_looks
 from holdfast.runtime.clock import now
 from holdfast.runtime.events import EventKind, create_event
 from holdfast.runtime.run_fold.provider_wait import ProviderWait
@@ -33,8 +36,8 @@ async def test_for_which_provider_a_run_waits_is_said_by_every_server_and_comman
         commands = (("show", run_id, "--json"), ("list", "--json"), ("show", run_id), ("list",))
         answers = [await asyncio.to_thread(shell, "runs", *words, env=environment) for words in commands]
         assert [answer.returncode for answer in answers] == [0] * 4
-        shown, (row,) = (json.loads(answer.stdout) for answer in answers[:2])
-        said = {entry["waiting_for"] for entry in (detail, listed, shown, row)}
+        facts, (row,) = (json.loads(answer.stdout) for answer in answers[:2])
+        said = {entry["waiting_for"] for entry in (detail, listed, facts, row)}
         if (reason := said.pop()) is not None:
             assert reason in detail["telling"]["text"]
             assert listed["now"] == reason
@@ -51,10 +54,37 @@ async def test_for_which_provider_a_run_waits_is_said_by_every_server_and_comman
         await write(EventKind.AGENT_PROGRESS, **held.to_payload())
         assert await read() == [held.describe()]
 
-        await write(EventKind.AGENT_PROGRESS, **ProviderWait("Waits for one of 3 calls at a time to openai.").to_payload())
-        assert await read() == ["Waits for one of 3 calls at a time to openai."]
+        share = ProviderWait("Waits for one of 3 calls at a time to openai.")
+        await write(EventKind.AGENT_PROGRESS, **share.to_payload())
+        assert await read() == [share.text]
 
         await write(EventKind.MODEL_REQUEST, key="k")
         assert await read() == [None]
         await journal.release(claim)
     await other.dispose()
+
+
+async def test_workers_leave_a_flow_of_a_newer_format_alone_and_everybody_says_why(
+    office: Api, folder: Path, fleet_url: str
+) -> None:
+    (folder / "counting.py").write_text(FLOWS)
+    server = await office.app.state.holder.get()
+    for run_id in ("newer", "known"):
+        await start_flow("nap", run_id=run_id, store=server.journal.store)
+    async with server.db.session() as session:
+        await session.execute(text("UPDATE flow_runs SET format = 9 WHERE run_id = 'newer'"))
+        await session.commit()
+    with machines(folder, fleet_url, "alpha", arguments=("--flows", str(folder / "counting.py"))):
+        with waiting_until("the other one is begun, and this one was looked at"):
+            while (await server.journal.read("known"))[-1].kind != "timer.started" or not await read_looks(
+                server.db, "newer"
+            ):
+                await asyncio.sleep(0.05)
+        detail = (await office.viewer.get("/api/runs/newer")).json()
+        listed = {item["run_id"]: item for item in (await office.viewer.get("/api/runs")).json()["items"]}
+        environment = to_environment(folder, fleet_url, "laptop")
+        answer = await asyncio.to_thread(shell, "runs", "show", "newer", env=environment)
+    assert detail["waiting_for"].startswith("A newer holdfast has written it, in format 9;")
+    assert listed["newer"]["waiting_for"] == detail["waiting_for"]
+    assert detail["waiting_for"] in answer.stdout
+    assert [event.kind for event in await server.journal.read("newer")] == ["run.created"]

@@ -77,7 +77,9 @@ def test_a_flow_that_nobody_knows_says_so() -> None:
 
 def test_of_a_flow_only_those_that_know_it_count() -> None:
     workers = [worker("a"), worker("b", driven=2, flows=["pay"])]
-    assert describe(workers, [], queue="runs", flow="pay") == "All 2 places of the workers that know flow pay are taken."
+    assert (
+        describe(workers, [], queue="runs", flow="pay") == "All 2 places of the workers that know flow pay are taken."
+    )
 
 
 def test_a_long_name_is_still_the_name_of_a_channel() -> None:

@@ -42,8 +42,8 @@ from holdfast.errors import (
 )
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
-from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.run_fold.provider_wait import ProviderWait
+from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import MODEL_CALL, SameCommit, Step, Stopped
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from holdfast.persistence.db import Database
 from holdfast.persistence.provider_shares import LEASE_S, MAX_HOLD_S, drop_share, hold_provider, take_share
 from holdfast.persona import AgentPersona
 from holdfast.runtime.clock import now
-from holdfast.runtime.run_fold.provider_wait import SHOWN_AFTER_S, ProviderWait
+from holdfast.runtime.run_fold.provider_wait import LONG_S, ProviderWait
 
-_REPORT_AFTER_S = SHOWN_AFTER_S
+_REPORT_AFTER_S = LONG_S
 _MINUTE_S = 60.0
 _FRESH_S = 1.0
 _log = logging.getLogger("holdfast.agents")
@@ -147,8 +147,8 @@ class SharedLimits:
     async def refresh(self, provider: str, under_way: Callable[[], int]) -> float:
         """Ask for the share and the hold, unless that was done a moment ago; return how long the provider is held."""
         async with self._locks[provider]:
-            terms, asked_at = self._terms.setdefault(provider, _Terms()), time.monotonic()
-            if asked_at < terms.known_at + _FRESH_S:
+            terms, now_s = self._terms.setdefault(provider, _Terms()), time.monotonic()
+            if now_s < terms.known_at + _FRESH_S:
                 return 0.0
             running = under_way()
             if terms.share is not None:
@@ -158,7 +158,7 @@ class SharedLimits:
             except Exception:
                 _log.warning("The limits for all could not be read; it is tried again", exc_info=True)
                 return 0.0
-            self._terms[provider] = _Terms(found.share, found.limit, asked_at)
+            self._terms[provider] = _Terms(found.share, found.limit, now_s)
             return found.hold_s
 
     def hold_off(self, provider: str, seconds: float) -> None:
@@ -245,8 +245,10 @@ class RateLimits:
         self._get(name).leave()
 
     async def enter(self, name: str, run_id: str, report_wait: ReportWait) -> None:
-        """Wait until a call may begin; `leave` must follow. A long wait is reported through `report_wait`, and once more
-        whenever that holds no longer."""
+        """Wait until a call may begin; `leave` must follow.
+
+        A long wait is reported through `report_wait`, and once more whenever that holds no longer.
+        """
         provider = self._get(name)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if provider.shared is not None:

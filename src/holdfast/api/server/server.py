@@ -39,11 +39,11 @@ from holdfast.flows.service.flow_registry import load_flows
 from holdfast.persistence.access import find_valid_sessions, find_valid_tokens, forget_old
 from holdfast.persistence.db import Database
 from holdfast.persistence.models import SessionRow, TokenRow
-from holdfast.persistence.provider_waits import read_provider_waits
 from holdfast.persistence.statements import to_time_text
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.run_fold.provider_wait import read_provider_waits
 from holdfast.runtime.stores import open_journal
 
 _MOST_TRACES = 32

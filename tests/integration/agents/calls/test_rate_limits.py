@@ -58,6 +58,32 @@ async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
     assert rate_limits.count_under_way() == {"here": 0}
 
 
+async def test_a_further_attempt_that_must_wait_says_when_that_is_over(
+    phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request is there before it waits, so that nothing else would say so."""
+    monkeypatch.setattr(module, "_REPORT_AFTER_S", 0.01)
+    rate_limits = RateLimits((("*", 1),), ())
+    with ModelServer({"": [[Refuses(500), Says("There.")]]}) as server:
+        served = ServedPhase(phase.folder, address=server.address)
+        playing = asyncio.create_task(served.play(text="Go.", provider_slot=rate_limits.slot("here", RUN_ID)))
+        await until(lambda: rate_limits.count_under_way().get("here"), "the first attempt is under way")
+        await rate_limits.enter("here", "another run", no_word)  # as soon as that has failed
+        await wait_for_event(phase, "agent.progress")
+        rate_limits.leave("here")
+        await playing
+
+    told = [(e.kind, e.payload.get("waiting_for")) for e in phase.events() if e.kind.startswith(("agent.p", "model."))]
+    assert told == [
+        ("model.request", None),
+        ("model.error", None),
+        ("model.request", None),
+        ("agent.progress", "Waits for the only call at a time to here, the limit of its process."),
+        ("agent.progress", None),
+        ("model.response", None),
+    ]
+
+
 async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
     rate_limits = RateLimits((), ())
     with ModelServer({"": [[Refuses(429, {"retry-after": "2"}), Says("There.")]]}) as server:

@@ -73,7 +73,7 @@ def _to_query(state: str | None, workflow: str | None, repo: str | None, text: s
 
 def _add_waits(runs: list[dict[str, Any]]) -> None:
     """Say of each run of a workflow, as `waiting_for`, why it stands still, as far as rows and its journal say it."""
-    from holdfast.persistence.provider_waits import find_provider_waits
+    from holdfast.cli.terminal.store import find_provider_waits
     from holdfast.presentation.status import describe_wait
 
     waits = find_provider_waits([row["run_id"] for row in runs if row["is_driven"]])

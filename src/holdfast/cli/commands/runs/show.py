@@ -17,10 +17,9 @@ from holdfast.cli.terminal.output import (
     print_text,
     table,
 )
-from holdfast.cli.terminal.store import find_wait_reason
+from holdfast.cli.terminal.store import find_provider_waits, find_wait_reason
 from holdfast.enums import RunStatus
 from holdfast.persistence.flow_listings import find_flow_run
-from holdfast.persistence.provider_waits import find_provider_waits
 from holdfast.persistence.raw_sql import (
     find_driven,
     find_last_payload,
