@@ -73,8 +73,8 @@ async def test_a_further_attempt_that_must_wait_says_when_that_is_over(
         rate_limits.leave("here")
         await playing
 
-    told = [(e.kind, e.payload.get("waiting_for")) for e in phase.events() if e.kind.startswith(("agent.p", "model."))]
-    assert told == [
+    said = [(e.kind, e.payload.get("waiting_for")) for e in phase.events() if e.kind.startswith(("agent.p", "model."))]
+    assert said == [
         ("model.request", None),
         ("model.error", None),
         ("model.request", None),
