@@ -10,6 +10,7 @@ import httpx
 
 from holdfast.agents.calls.rate_limits import RateLimits
 from holdfast.persistence.db import Database
+from holdfast.runtime.run_fold.provider_wait import ProviderWait
 
 
 async def main(url: str, address: str, provider: str, count: int) -> None:
@@ -29,7 +30,7 @@ async def main(url: str, address: str, provider: str, count: int) -> None:
     await db.dispose()
 
 
-async def _no_word(_reason: str) -> None: ...
+async def _no_word(_wait: ProviderWait) -> None: ...
 
 
 if __name__ == "__main__":

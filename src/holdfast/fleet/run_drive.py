@@ -22,6 +22,7 @@ from holdfast.errors import (
     StoreError,
     WorkspaceError,
 )
+from holdfast.flows.format_check import describe_newer, to_newer_error
 from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_look import FlowLooks
 from holdfast.flows.service.flow_registry import FlowDefinition
@@ -178,7 +179,8 @@ class RunDrives:
         """Return the drive of a flow's run, which does nothing if it is not due or not known here; `None` if it is no
         flow's.
 
-        Raises `RunWaits` with the fact `flow` if as many runs of its flow are driven here as may be.
+        Raises `RunWaits` with the fact `flow` if as many runs of its flow are driven here as may be, and
+        `RunNotInState` with the fact `missing` if a newer version has written it.
         """
         look = await self._looks.look(run_id) if self._flows else None
         if look is None:
@@ -186,6 +188,8 @@ class RunDrives:
         row = look.row
         if row.parent_run_id is not None or row.flow not in self._flows or not (row.is_due or row.is_driven):
             return NoDrive()
+        if describe_newer(row) is not None:
+            raise to_newer_error(row)
         definition = self._flows[row.flow]
         if row.status != RunStatus.PENDING:  # nobody has died with what nobody has begun
             await self._check_suspect(run_id)

@@ -84,7 +84,7 @@ class Sweep:
                 began, took_s = time.monotonic(), 0.0
                 try:
                     if self._queue.describe().is_shared:
-                        await self._look_for_all(count_driven(), on_drain, is_draining=is_draining())
+                        await self._look_for_all(taker, count_driven(), on_drain, is_draining=is_draining())
                     else:
                         await self._look_for_us(taker)
                     took_s = time.monotonic() - began
@@ -115,7 +115,9 @@ class Sweep:
         due = await list_due(self._db, limit=_MOST_DUE, but=taker.list_passed_over())
         await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
 
-    async def _look_for_all(self, driven: int, on_drain: Callable[[], object], *, is_draining: bool) -> None:
+    async def _look_for_all(
+        self, taker: RunTaker, driven: int, on_drain: Callable[[], object], *, is_draining: bool
+    ) -> None:
         began, sent_at = time.time(), _elapsed()
         parts = self._queue.describe().parts
         off_s = self._clock_off_s
@@ -130,6 +132,8 @@ class Sweep:
             on_drain()
         if await self._is_clock_set(heard.now, sent_at, _elapsed()):
             return  # by the time of the next look all owners have renewed their leases by the new clock
+        for run_id in heard.left[: max(0, self._facts.slots - driven)]:
+            taker.take(run_id)  # several may: the claim decides
         self._hear(is_sweeper=heard.is_sweeper)
         if heard.has_flow_in_line:  # whoever looks for all may be of a version that knows no line
             await call_up(self._journal)

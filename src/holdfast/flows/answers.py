@@ -14,6 +14,7 @@ from holdfast.errors import (
     RunNotInState,
     SequenceConflict,
 )
+from holdfast.flows.format_check import find_newer
 from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.events import EventKind, create_event
@@ -86,6 +87,8 @@ async def cancel_in_journal(
     if not await request_cancel(journal, run_id, reason=reason, by=by, is_first_only=is_first_only):
         return False
     # crash: the request stands; whoever resumes the run cancels it.
+    if await find_newer(journal, run_id) is not None:
+        return False  # who drives it knows what is to be undone
     try:
         claim = await journal.claim(run_id)
     except RunBusy:

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 from holdfast.enums import RunStatus
 from holdfast.flows.context import Context
 from holdfast.flows.execution import FlowExecution, to_run_cancelled, to_run_paused
+from holdfast.flows.format_check import check_format
 from holdfast.flows.lane import refuse_in_flow
 from holdfast.flows.service.flow_registry import name_of
 from holdfast.flows.sync_context import SyncContext, call_flow
@@ -121,6 +122,8 @@ async def run_in_journal(journal: Journal, call: FlowCall) -> Any:
     records = Records(events if limit is None else await limit.apply(events))
     if _is_complete(run_id, records, arguments):
         return _result(records, codec)
+    if events:
+        await check_format(journal, run_id)
     claim = await journal.claim(run_id)
     try:
         if claim.head > records.last_seq:  # another process was faster with some or all of it

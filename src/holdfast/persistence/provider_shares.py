@@ -31,6 +31,8 @@ class ProviderTerms:
     """With how many under way it may begin no more; `None` if no limit was set for all."""
     hold_s: float
     """How long the provider has asked to be left alone."""
+    limit: int | None = None
+    """What all processes together may have under way."""
 
 
 async def take_share(
@@ -71,7 +73,7 @@ async def take_share(
             {**params, "share": max(share, under_way), "waits_since": waits_since},
         )
         await session.commit()
-        return ProviderTerms(share, hold_s)
+        return ProviderTerms(share, hold_s, limit)
 
 
 def _order(waits_since: str | None, holder: str) -> tuple[bool, str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.enums import PauseReason, RunStatus
 from holdfast.errors import JournalCorrupt
-from holdfast.runtime.checkpoint.base import FlowEnd, JournalStore, Statement
+from holdfast.runtime.checkpoint.base import FLOW_FORMAT, FlowEnd, JournalStore, Statement
 from holdfast.runtime.checkpoint.hash_chain import decode, genesis
 from holdfast.runtime.clock import now
 from holdfast.runtime.events import Event
@@ -22,7 +22,7 @@ from holdfast.runtime.journal import Journal
 DEFAULT_QUEUE = "default"
 _COLUMNS = (
     "run_id, flow, status, wake_at, waits_for, parent_run_id, queue, priority, tags, created_at, updated_at, "
-    "called_up_at"
+    "called_up_at, format"
 )
 _SET = "UPDATE flow_runs SET status = :status, waits_for = :waits_for, updated_at = :now, wake_at = "
 _END = f"{_SET} NULL WHERE run_id = :run_id"
@@ -48,13 +48,14 @@ AND flow = :flow AND status IN {_OPEN} AND called_up_at IS NOT NULL ORDER BY beg
 """  # noqa: S608 - ours
 _UPSERT = f"""
 INSERT INTO flow_runs (run_id, flow, status, wake_at, waits_for, schedule, parent_run_id, queue, priority, tags,
-                       created_at, updated_at)
-VALUES (:run_id, :flow, :status, :wake_at, :waits_for, :schedule, :parent, :queue, :priority, :tags, :now, :now)
+                       created_at, updated_at, format)
+VALUES (:run_id, :flow, :status, :wake_at, :waits, :schedule, :parent, :queue, :priority, :tags, :now, :now, :format)
 ON CONFLICT (run_id) DO UPDATE SET flow = excluded.flow, status = excluded.status, wake_at = excluded.wake_at,
-waits_for = excluded.waits_for, updated_at = excluded.updated_at, called_up_at = CASE
+waits_for = excluded.waits_for, updated_at = excluded.updated_at, format = excluded.format, called_up_at = CASE
     WHEN {IN_LINE.format("flow_runs.")} AND excluded.status = 'running' THEN excluded.updated_at
     ELSE flow_runs.called_up_at END
 """  # noqa: S608 - ours
+_KNOWN = f"format <= {FLOW_FORMAT}"
 _DRIVEN = "status = 'running' AND wake_at IS NULL AND waits_for IS NULL"
 
 
@@ -76,6 +77,7 @@ class FlowRow:
     updated_at: float
     called_up_at: float | None = None
     """When its turn came, if it has stood in line behind others of its schedule."""
+    format: int = FLOW_FORMAT
 
     @property
     def begun_at(self) -> float:
@@ -155,20 +157,18 @@ def _upsert(
 ) -> Statement:
     tags = to_tags_text(options.tags or {})
     name = (options.schedule or "").removeprefix("@")
-    params = {
-        "waits_for": f"earlier runs of schedule {name}" if options.is_in_line else None,
+    params: dict[str, Any] = {
+        "waits": f"earlier runs of schedule {name}" if options.is_in_line else None,
         "schedule": options.schedule,
         "parent": options.parent_run_id,
         "queue": options.queue,
         "priority": options.priority,
         "tags": tags,
+        "format": FLOW_FORMAT,
         "now": now(),
     }
-    return Statement(
-        _UPSERT,
-        {"run_id": run_id, "flow": flow, "status": status.value, "wake_at": wake_at, **params},
-        is_of_one_row=True,
-    )
+    params |= {"run_id": run_id, "flow": flow, "status": status.value, "wake_at": wake_at}
+    return Statement(_UPSERT, params, is_of_one_row=True)
 
 
 def paused(run_id: str, waits_for: str, *, wake_at: float | None = None) -> Statement:
@@ -224,11 +224,11 @@ def abandoned(run_id: str) -> Statement:
 
 
 def read_due(store: JournalStore, flows: Collection[str], *, limit: int) -> list[FlowRow]:
-    """Read the runs of these flows that are due, the most urgent first."""
+    """Read the runs of these flows that are due, the most urgent first; none that is left to newer versions."""
     names, params = _to_parameters(flows)
     return _read(
         store,
-        f"WHERE wake_at <= :now AND parent_run_id IS NULL AND flow IN ({names}) "
+        f"WHERE wake_at <= :now AND parent_run_id IS NULL AND {_KNOWN} AND flow IN ({names}) "
         "ORDER BY priority DESC, wake_at, run_id LIMIT :limit",
         {**params, "now": now(), "limit": limit},
     )
@@ -239,7 +239,7 @@ def read_interrupted(store: JournalStore, flows: Collection[str], *, but: Collec
     names, params = _to_parameters(flows)
     rows = [
         row
-        for row in _read(store, f"WHERE {_DRIVEN} AND parent_run_id IS NULL AND flow IN ({names})", params)
+        for row in _read(store, f"WHERE {_DRIVEN} AND parent_run_id IS NULL AND {_KNOWN} AND flow IN ({names})", params)
         if row.run_id not in but
     ]
     owned = store.find_owned([row.run_id for row in rows]) if rows else set()
@@ -250,7 +250,8 @@ def read_next_wake(store: JournalStore, flows: Collection[str]) -> float | None:
     """Read when the next of the runs of these flows is due that are not yet."""
     names, params = _to_parameters(flows)
     found = store.read_rows(
-        f"SELECT min(wake_at) FROM flow_runs WHERE wake_at > :after AND parent_run_id IS NULL AND flow IN ({names})",  # noqa: S608 - ours
+        "SELECT min(wake_at) FROM flow_runs "  # noqa: S608 - ours
+        f"WHERE wake_at > :after AND parent_run_id IS NULL AND {_KNOWN} AND flow IN ({names})",
         {**params, "after": now()},
     )
     return found[0][0] if found else None

@@ -18,6 +18,7 @@ from holdfast.persistence.admission import put_limit
 from holdfast.persistence.db import Database
 from holdfast.persistence.provider_shares import ProviderTerms, drop_share, hold_provider, take_share
 from holdfast.persistence.statements import to_time_text
+from holdfast.runtime.run_fold.provider_wait import ProviderWait
 
 PROVIDER = "openai"
 
@@ -31,7 +32,7 @@ async def databases(database_url: str) -> AsyncIterator[list[Database]]:
         await db.dispose()
 
 
-async def no_word(_reason: str) -> None: ...
+async def no_word(_wait: ProviderWait) -> None: ...
 
 
 async def test_shares_shrink_for_who_comes_and_their_sum_never_passes_the_limit(databases: list[Database]) -> None:
@@ -208,7 +209,7 @@ async def test_what_a_provider_asks_of_one_process_holds_all(databases: list[Dat
     waiting = asyncio.create_task(limits.enter(PROVIDER, "run", no_word))
     while limits.find_reason("run") is None:
         await asyncio.sleep(0.01)
-    assert "asked for a pause" in str(limits.find_reason("run"))
+    assert str(limits.find_reason("run")).startswith("Waits for openai: too many requests, until ")
     waiting.cancel()
     await asyncio.wait((waiting,))
 
@@ -228,8 +229,8 @@ async def test_nobody_calls_while_it_is_not_known_how_many_may(
     monkeypatch.setattr(rate_limits, "take_share", take)
     reports: list[str] = []
 
-    async def report(reason: str) -> None:
-        reports.append(reason)
+    async def report(wait: ProviderWait) -> None:
+        reports.append(wait.text)
 
     limits = RateLimits({}, {})
     limits.share_with(databases[0])
@@ -238,7 +239,7 @@ async def test_nobody_calls_while_it_is_not_known_how_many_may(
     is_away.clear()
     await entering
     assert (reports, limits.count_under_way()) == (
-        ["The limits for all cannot be read now; it is tried again."],
+        ["Waits until the limits for all can be read; it is tried again."],
         {PROVIDER: 1},
     )
     limits.leave(PROVIDER)

@@ -41,6 +41,27 @@ THREE = [worker("a"), worker("b"), worker("c")]
         (THREE[:1], [lacks("a")], "One worker looked; it lacks ANTHROPIC_API_KEY."),
         (THREE, [lacks("a")], None),
         (THREE, [Look("b", "", "It is tried again.")], "Worker b: It is tried again."),
+        (
+            [*THREE[:2], worker("c", driven=2)],
+            [lacks("a"), lacks("b")],
+            "Two workers looked; none has ANTHROPIC_API_KEY. The other worker has no free place.",
+        ),
+        (
+            [worker("a"), worker("b", driven=2), worker("c", driven=2)],
+            [lacks("a")],
+            "One worker looked; it lacks ANTHROPIC_API_KEY. The other two workers have no free place.",
+        ),
+        (
+            THREE[:2],
+            [lacks("a"), Look("b", "", "The repository is missing.")],
+            "One worker looked; it lacks ANTHROPIC_API_KEY. Worker b: The repository is missing.",
+        ),
+        (
+            THREE,
+            [lacks("a"), lacks("b"), lacks("c", "bwrap")],
+            "Two workers looked; none has ANTHROPIC_API_KEY. One worker looked; it lacks bwrap.",
+        ),
+        (THREE, [lacks("a"), Look("gone", "", "It failed.")], None),
         ([worker("a", driven=2)], [], "All 2 places of the workers that take queue runs are taken."),
     ],
 )
@@ -52,6 +73,13 @@ def test_a_run_that_is_due_says_why_nobody_drives_it(
 
 def test_a_flow_that_nobody_knows_says_so() -> None:
     assert describe([worker("a")], [], queue="runs", flow="pay") == "No worker knows flow pay."
+
+
+def test_of_a_flow_only_those_that_know_it_count() -> None:
+    workers = [worker("a"), worker("b", driven=2, flows=["pay"])]
+    assert (
+        describe(workers, [], queue="runs", flow="pay") == "All 2 places of the workers that know flow pay are taken."
+    )
 
 
 def test_a_long_name_is_still_the_name_of_a_channel() -> None:

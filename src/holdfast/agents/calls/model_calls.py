@@ -42,6 +42,7 @@ from holdfast.errors import (
 )
 from holdfast.runtime.events import EventKind
 from holdfast.runtime.records import StepState
+from holdfast.runtime.run_fold.provider_wait import ProviderWait
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import MODEL_CALL, SameCommit, Step, Stopped
 
@@ -197,6 +198,8 @@ class ModelCallAttempt:
         self._details: dict[str, Any] = {"model": call.model}
         self._sent = sent
         self._live: LiveText | None = None
+        self._has_said_wait = False
+        """It is the last thing that was said of this call."""
         slot = services.provider_slot
         self._turn: contextlib.AbstractAsyncContextManager[None] = (
             contextlib.nullcontext() if slot is None else slot.reserve(self._report_wait)
@@ -229,6 +232,7 @@ class ModelCallAttempt:
     def _reserve(self) -> SameCommit:
         """Return the money that is written with the intent. Raises `Refusal` where there is none."""
         self._number += 1
+        self._has_said_wait = False
         call = self._attempts.to_call(self._call)
         self._details["model"] = call.model
         # With the first attempt of a process; further ones send the same.
@@ -246,6 +250,7 @@ class ModelCallAttempt:
         call, request = self._attempts.to_call(self._call), self._attempts.to_request(self._request)
         request = await self._with_images(request)
         async with self._turn:
+            await self._report_turn()
             try:
                 deadline = self._services.retries.to_deadline()
                 progress = deadline.note_progress
@@ -289,8 +294,18 @@ class ModelCallAttempt:
         if slot is not None and hold_s:
             slot.hold_off(hold_s)
 
-    async def _report_wait(self, reason: str) -> None:
-        await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, self._call.lane_id, waiting_for=reason))
+    async def _report_wait(self, wait: ProviderWait) -> None:
+        self._has_said_wait = True
+        await self._append_progress(**wait.to_payload())
+
+    async def _report_turn(self) -> None:
+        """Say that a wait is over where no request follows: that of a further attempt is there already."""
+        if self._has_said_wait:
+            self._has_said_wait = False
+            await self._append_progress(waiting_for=None)
+
+    async def _append_progress(self, **facts: Any) -> None:
+        await self._log.append(self._log.event(EventKind.AGENT_PROGRESS, self._call.lane_id, **facts))
 
 
 def _explained(stopped: Stopped, run_id: str, call: ModelCall) -> Stopped:

@@ -20,13 +20,15 @@ from holdfast.config import Config, PerProvider
 from holdfast.persistence.db import Database
 from holdfast.persistence.provider_shares import LEASE_S, MAX_HOLD_S, drop_share, hold_provider, take_share
 from holdfast.persona import AgentPersona
+from holdfast.runtime.clock import now
+from holdfast.runtime.run_fold.provider_wait import LONG_S, ProviderWait
 
-_REPORT_AFTER_S = 1.0  # a shorter wait is not worth an event
+_REPORT_AFTER_S = LONG_S
 _MINUTE_S = 60.0
 _FRESH_S = 1.0
 _log = logging.getLogger("holdfast.agents")
 
-ReportWait = Callable[[str], Awaitable[None]]
+ReportWait = Callable[[ProviderWait], Awaitable[None]]
 
 
 class _Provider:
@@ -69,21 +71,19 @@ class _Provider:
         if self.waiting and not self._is_full():
             self._admit_in(self._wait_s())
 
-    def describe(self) -> str:
-        """Say why the next call waits."""
+    def find_wait(self) -> ProviderWait:
+        """Tell why the next call waits."""
         if self._held_until > time.monotonic():
-            return f"{self.name} asked for a pause of its calls: {self._wait_s():.0f} s are left."
+            return ProviderWait(f"Waits for {self.name}: too many requests.", now() + self._wait_s())
         if self.shared is not None and not self.shared.is_known(self.name):
-            return "The limits for all cannot be read now; it is tried again."
+            return ProviderWait("Waits until the limits for all can be read; it is tried again.")
+        of_process = f"to {self.name}, the limit of its process."
         if self._is_full():
-            if self._share() is not None:
-                if not self.under_way:
-                    return f"Other processes have all calls to {self.name} that the limit for all allows."
-                return (
-                    f"{self.under_way} calls to {self.name} are under way, this process's share of the limit for all."
-                )
-            return f"{self.under_way} calls to {self.name} are under way, the limit of this process."
-        return f"{self._per_minute} calls to {self.name} were made within a minute, the limit of this process."
+            limit = None if self.shared is None else self.shared.find_limit(self.name)
+            if limit is not None:
+                return ProviderWait(f"Waits for {_one_of(limit)} at a time to {self.name}.")
+            return ProviderWait(f"Waits for {_one_of(self._max_parallel)} at a time {of_process}")
+        return ProviderWait(f"Waits for {_one_of(self._per_minute)} a minute {of_process}")
 
     def _share(self) -> int | None:
         return None if self.shared is None else self.shared.find_share(self.name)
@@ -129,6 +129,8 @@ class _Provider:
 class _Terms:
     share: int | None = 0
     """`None` if no limit was set for all; none may begin until that is known."""
+    limit: int | None = None
+    """What all processes together may have under way."""
     known_at: float = float("-inf")
     """When it was asked for, by the clock that never jumps."""
 
@@ -151,12 +153,16 @@ class SharedLimits:
             return None
         return terms.share if time.monotonic() < terms.known_at + LEASE_S else 0
 
+    def find_limit(self, provider: str) -> int | None:
+        """Return how many calls all processes together may have under way, as it was said last; `None` without one."""
+        return self._terms.get(provider, _Terms()).limit
+
     async def refresh(self, provider: "_Provider") -> float:
         """Ask for the share and the hold, unless that was done a moment ago; return how long the provider is held."""
         name = provider.name
         async with self._locks[name]:
-            terms, now = self._terms.setdefault(name, _Terms()), time.monotonic()
-            if now < terms.known_at + _FRESH_S:
+            terms, now_s = self._terms.setdefault(name, _Terms()), time.monotonic()
+            if now_s < terms.known_at + _FRESH_S:
                 return 0.0
             running = provider.under_way
             if terms.share is not None:
@@ -166,7 +172,7 @@ class SharedLimits:
             except Exception:
                 _log.warning("The limits for all could not be read; it is tried again", exc_info=True)
                 return 0.0
-            self._terms[name] = _Terms(found.share, now)
+            self._terms[name] = _Terms(found.share, found.limit, now_s)
             return found.hold_s
 
     def hold_off(self, provider: str, seconds: float) -> None:
@@ -233,7 +239,7 @@ class RateLimits:
     def find_reason(self, run_id: str) -> str | None:
         """Say why a run waits for a model, if it does."""
         names = (name for waiting_id, name in self._waiting if waiting_id == run_id)
-        return next((self._get(name).describe() for name in names), None)
+        return next((self._get(name).find_wait().describe() for name in names), None)
 
     def count_under_way(self) -> dict[str, int]:
         return {provider.name: provider.under_way for provider in self._providers.values()}
@@ -253,7 +259,10 @@ class RateLimits:
         self._get(name).leave()
 
     async def enter(self, name: str, run_id: str, report_wait: ReportWait) -> None:
-        """Wait until a call may begin; `leave` must follow. A long wait is reported once, through `report_wait`."""
+        """Wait until a call may begin; `leave` must follow.
+
+        A long wait is reported through `report_wait`, and once more whenever that holds no longer.
+        """
         provider = self._get(name)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if provider.shared is not None:
@@ -266,8 +275,12 @@ class RateLimits:
             return
         self._waiting[run_id, name] += 1
         try:
-            if not (await asyncio.wait((turn,), timeout=_REPORT_AFTER_S))[0]:
-                await report_wait(provider.describe())
+            said: ProviderWait | None = None
+            while not (await asyncio.wait((turn,), timeout=_REPORT_AFTER_S))[0]:
+                wait = provider.find_wait()
+                if said is None or said.text != wait.text or said.is_over(now()):
+                    await report_wait(wait)
+                    said = wait
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
@@ -287,6 +300,10 @@ class RateLimits:
             )
             self._providers[name].shared = self._shared
         return self._providers[name]
+
+
+def _one_of(limit: int | None) -> str:
+    return "the only call" if limit == 1 else f"one of {limit} calls"
 
 
 def find_key(limits: Mapping[str, int], name: str) -> str | None:

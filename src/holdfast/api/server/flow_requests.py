@@ -11,6 +11,7 @@ from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, ApprovalStale, RunNotInState
 from holdfast.fleet.stillness import explain_flow
 from holdfast.flows.answers import cancel_flow, decide, resume_in_journal, retry_in_journal
+from holdfast.flows.format_check import describe_newer
 from holdfast.flows.service.flow_fork import fork_in_journal
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.presentation.flow_run import view_flow
@@ -32,7 +33,7 @@ async def find_driven(server: Server, rows: Sequence[FlowRow]) -> set[str]:
 async def explain(server: Server, row: FlowRow, *, is_driven: bool) -> str | None:
     """Tell why a flow run that should go on does not, by what this server knows or what the workers say."""
     if server.flows is not None:
-        return server.find_reason(row.run_id)
+        return (None if is_driven else describe_newer(row)) or server.find_reason(row.run_id)
     return await explain_flow(server.db, row, is_owned=is_driven)
 
 

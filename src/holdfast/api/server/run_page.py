@@ -15,6 +15,8 @@ from holdfast.api.schemas import RunPage
 from holdfast.api.serialize import cursor_error, read_cursor, to_cursor, to_run_item
 from holdfast.api.server.flow_requests import find_driven
 from holdfast.api.server.server import Server
+from holdfast.enums import RunStatus
+from holdfast.flows.format_check import describe_newer
 from holdfast.persistence.listings import ListedRun, RunFilter, list_page, list_phases
 from holdfast.persistence.run_order import ListOrder, ListPlace
 from holdfast.persistence.statements.table import now_text, to_time_text
@@ -52,7 +54,11 @@ async def read_page(
     is_oldest_first = order is ListOrder.OLDEST
     found = [] if workflows is None else await list_page(server.db, workflows, limit=limit + 1, place=places.workflow)
     phases = await list_phases(server.db, [each.run.id for each in found])
-    items = [to_run_item(each, phases.get(each.run.id, ()), reason=server.find_reason(each.run.id)) for each in found]
+    waits = await server.find_waits([each.run.id for each in found if each.run.state == RunStatus.RUNNING])
+    items = [
+        to_run_item(each, phases.get(each.run.id, ()), reason=server.find_reason(each.run.id) or waits.get(each.run.id))
+        for each in found
+    ]
     rows: list[FlowRow] = []
     if flows is not None:
         options: dict[str, Any] = {"limit": limit + 1, "after": places.flow, "is_oldest_first": is_oldest_first}
@@ -63,7 +69,7 @@ async def read_page(
         to_flow_item(
             row,
             is_driven=row.run_id in driven,
-            reason=server.find_reason(row.run_id),
+            reason=(None if row.run_id in driven else describe_newer(row)) or server.find_reason(row.run_id),
             failure=failures.get(row.run_id, ""),
         )
         for row in rows

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,6 +44,7 @@ from holdfast.persistence.statements import to_time_text
 from holdfast.presentation.trace import RunTrace
 from holdfast.runtime.coalescer import Coalescer
 from holdfast.runtime.journal import Journal
+from holdfast.runtime.run_fold.provider_wait import read_provider_waits
 from holdfast.runtime.stores import open_journal
 
 _MOST_TRACES = 32
@@ -145,7 +147,12 @@ class Server:
 
     async def explain(self, run_id: str) -> str | None:
         """Tell why a run that should go on does not, by what this server knows and what all workers say."""
-        return self.find_reason(run_id) or await explain_run(self.db, run_id)
+        reason = self.find_reason(run_id) or await explain_run(self.db, run_id)
+        return reason or (await self.find_waits([run_id])).get(run_id)
+
+    async def find_waits(self, run_ids: Collection[str]) -> dict[str, str]:
+        """Tell for which provider each of these runs waits that somebody drives, wherever that is."""
+        return await self.journal.query(lambda store: read_provider_waits(store, run_ids)) if run_ids else {}
 
     def count_runs(self) -> tuple[int, int]:
         """Count the runs that are driven here, and those that wait here."""

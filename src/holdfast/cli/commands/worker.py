@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -156,7 +156,7 @@ def list_all(
 
     Example: holdfast workers
     """
-    from holdfast.cli.terminal.output import print_json, table
+    from holdfast.cli.terminal.output import print_json
     from holdfast.config import load_config
 
     config = load_config()
@@ -172,14 +172,7 @@ def list_all(
             else "No worker is taking runs. Start one with `holdfast worker`."
         )
         return
-    rows = [
-        [
-            *(worker.name, worker.machine, worker.version, describe_slots(worker)),
-            *(", ".join(worker.queues), ", ".join(worker.flows) or "none", describe(worker)),
-        ]
-        for worker in workers
-    ]
-    typer.echo(table(rows, headings=["NAME", "MACHINE", "VERSION", "RUNS", "QUEUES", "FLOWS", "STATE"]))
+    typer.echo(to_table(workers))
 
 
 def drain(
@@ -255,6 +248,28 @@ async def _read(config: Any) -> list[Any]:
         await db.dispose()
 
 
+def to_table(workers: Sequence[Any]) -> str:
+    """Lay workers out in columns; where there is no room, names of flows and machines are cut first."""
+    from holdfast.cli.terminal.output import table
+
+    rows = [
+        [
+            *(worker.name, worker.machine, worker.version, describe_slots(worker)),
+            *(", ".join(worker.queues), ", ".join(worker.flows) or "none"),
+            *(_describe_since(worker), f"{worker.silent_s:.0f} s ago", describe(worker)),
+        ]
+        for worker in workers
+    ]
+    headings = ["NAME", "MACHINE", "VERSION", "RUNS", "QUEUES", "FLOWS", "SINCE (UTC)", "SEEN", "STATE"]
+    return table(rows, headings=headings, elastic=(5, 1))
+
+
+def _describe_since(worker: Any) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(worker.since, UTC):%m-%d %H:%M}"
+
+
 def describe_slots(worker: Any) -> str:
     """Say how many runs it drives; those of a worker that is silent go on elsewhere."""
     return f"{worker.driven} of {worker.slots}" if worker.is_alive else "–"
@@ -264,7 +279,7 @@ def describe(worker: Any) -> str:
     from holdfast.runtime.clock import describe_off
 
     if not worker.is_alive:
-        return f"silent for {worker.silent_s:.0f} s"
+        return "silent"
     state = "draining" if worker.is_draining else "working"
     return f"{state}; its clock is {describe_off(worker.clock_off_s)}" if worker.clock_off_s else state
 

@@ -1,12 +1,12 @@
 """The journal of the configured store, for the commands that only read."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.terminal.output import say
 from holdfast.enums import RunStatus
-from holdfast.persistence.raw_sql import find_driven, find_run
+from holdfast.persistence.raw_sql import find_driven, find_run, query
 
 if TYPE_CHECKING:
     from holdfast.runtime.checkpoint.base import Statement
@@ -102,6 +102,14 @@ def _explain_silent_flow(run_id: str) -> str:
     if row["state"] == RunStatus.PAUSED:
         return f"The run is paused and waits for {row['waits_for']}. Look: holdfast runs show {run_id}"
     return "No process drives this run. Its flow is driven by: holdfast serve --flows MODULE"
+
+
+def find_provider_waits(driven: Collection[str]) -> dict[str, str]:
+    """Say of each of these runs, which processes drive, for which provider it waits and why, if it does."""
+    from holdfast.runtime.run_fold.provider_wait import describe_waits, select_last_events
+
+    rows = query(*select_last_events(driven)) if driven else []
+    return describe_waits((row["run_id"], row["type"], row["body"]) for row in rows)
 
 
 def find_wait_reason(run_id: str) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunCancelled, RunPaused
 from holdfast.flows.execution import FlowExecution
+from holdfast.flows.format_check import describe_newer, to_newer_error
 from holdfast.flows.service.flow_look import BegunFlow
 from holdfast.flows.service.flow_registry import FlowDefinition
 from holdfast.flows.sync_context import call_flow
@@ -71,6 +72,8 @@ class FlowDrive:
         # Somebody was faster: what made it due has been dealt with between our look and our claim.
         if row is None or not (row.is_due or row.is_driven):
             return None
+        if describe_newer(row) is not None:
+            raise to_newer_error(row)
         if (crashing := find_crash_loop(claim)) is not None:
             await self._pause(claim, crashing)
             return None

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.errors import ConfigInvalid, SequenceConflict
+from holdfast.flows.format_check import check_format
 from holdfast.flows.service.handle import FlowHandle
 from holdfast.runtime import flow_rows
 from holdfast.runtime.checkpoint.base import check_run_id, new_run_id
@@ -40,6 +41,7 @@ async def fork_in_journal(journal: Journal, run_id: str, before: str, new_id: st
     events = await journal.read(run_id) if await journal.read_head(run_id) else []
     if not events:
         raise no_such_run(journal.store, run_id)
+    await check_format(journal, run_id)
     copied = copy_before(events, before, new_id)
     created = copied[0].payload
     row = flow_rows.created(new_id, str(created.get("flow", "")), FlowOptions.of(created))

@@ -23,6 +23,7 @@ from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.flow_line import FIRST_IN_LINE
 
 _MOST_DUE = 500
+_MOST_LEFT = 100
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Beat:
     """The time of a schedule has come."""
     has_flow_in_line: bool = False
     """A flow waited for earlier runs of its schedule, and they are over."""
+    left: Sequence[str] = ()
+    """Runs that others could not drive, and that this worker has not looked at since."""
     due: Sequence[DueJob] = ()
     """What nobody has in hand; for the one that looks for all, or for itself where the queue is its own."""
 
@@ -62,12 +65,25 @@ NOT EXISTS (SELECT 1 FROM workers AS o WHERE o.name <> workers.name AND o.sweeps
             AND (o.name < workers.name OR workers.sweeps_until <= {NOW}))
 """  # noqa: S608 - ours
 _DRAINS = "greatest(is_draining, CAST(:is_draining AS bigint))"
+# Whoever cannot drive a run may get its job again and again: the one that can need not wait for the job to fall to it.
+_LEFT = f"""
+SELECT DISTINCT l.run_id FROM run_looks AS l CROSS JOIN workers AS w
+WHERE w.name = :name AND w.is_draining = 0 AND l.worker <> w.name AND l.again_at > {NOW}
+AND NOT EXISTS (SELECT 1 FROM run_looks AS o WHERE o.run_id = l.run_id AND o.worker = w.name AND o.again_at > {NOW})
+AND NOT EXISTS (SELECT 1 FROM journal_runs AS j
+                WHERE j.run_id = l.run_id AND j.owner IS NOT NULL AND j.lease_until > clock_timestamp())
+AND (EXISTS (SELECT 1 FROM runs AS r WHERE r.id = l.run_id AND (r.ended_at IS NULL OR r.wake IS NOT NULL)
+             AND jsonb_exists(w.queues::jsonb, r.queue))
+     OR EXISTS (SELECT 1 FROM flow_runs AS f WHERE f.run_id = l.run_id AND {TAKES_FLOW}
+                AND (f.wake_at <= {NOW} OR (f.status = 'running' AND f.wake_at IS NULL AND f.waits_for IS NULL))))
+LIMIT {_MOST_LEFT}
+"""  # noqa: S608 - ours
 _BEAT = f"""
 UPDATE workers SET seen_at = {NOW}, driven = :driven, clock_off_s = :clock_off_s,
 steady_since = CASE WHEN seen_at > {NOW} - {MOST_GAP_S} AND steady_since > 0 THEN steady_since ELSE {NOW} END,
 is_draining = {_DRAINS}, sweeps_until = CASE WHEN {_DRAINS} = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive ELSE 0 END
 WHERE name = :name AND process = :process
-RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE})
+RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE}), ARRAY({_LEFT})
 """  # noqa: S608 - ours
 _OPEN = ", ".join(f"'{state}'" for state in OPEN_STATES)
 _FOR_ALL = f"""
@@ -104,7 +120,7 @@ async def beat(
         if row is None:
             return Beat(is_known=False)
         is_sweeper = bool(row[1])
-        found = Beat(True, float(row[2]), bool(row[0]), is_sweeper, has_flow_in_line=bool(row[3]))
+        found = Beat(True, float(row[2]), bool(row[0]), is_sweeper, has_flow_in_line=bool(row[3]), left=row[4])
         if is_sweeper:
             for_all = (await session.execute(text(_FOR_ALL), {"parts": list(queue_parts)})).one()
             due = await _sweep(db, session, has_queue=for_all.has_queue, queues=json.loads(for_all.queues))

@@ -68,6 +68,10 @@ class Statement:
     """True if it can change one row at most: where it is refused, nothing has to be undone."""
 
 
+FLOW_FORMAT = 1
+"""What a flow's run needs of who drives it: raised when an older version would do wrong with what this one records."""
+
+
 class FlowEnd(Statement):
     """The row change of a flow that is over, with the parameters `run_id`, `status` and `now`.
 

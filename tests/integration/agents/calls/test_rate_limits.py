@@ -20,9 +20,10 @@ from holdfast.agents.calls.retries import RetryRules
 from holdfast.persistence.admission import put_limit
 from holdfast.persistence.db import Database
 from holdfast.persistence.provider_shares import take_share
+from holdfast.runtime.run_fold.provider_wait import ProviderWait
 
 
-async def no_word(_reason: str) -> None: ...
+async def no_word(_wait: ProviderWait) -> None: ...
 
 
 @pytest.fixture(autouse=True)
@@ -50,11 +51,37 @@ async def test_a_call_that_must_wait_says_why_and_reserves_nothing(
         rate_limits.leave("here")
         messages = await playing
 
-    assert before == [("agent.progress", "1 calls to here are under way, the limit of this process.")]
+    assert before == [("agent.progress", "Waits for the only call at a time to here, the limit of its process.")]
     assert reason == before[0][1]
     assert messages[-1].content == "There."
     assert rate_limits.find_reason(RUN_ID) is None
     assert rate_limits.count_under_way() == {"here": 0}
+
+
+async def test_a_further_attempt_that_must_wait_says_when_that_is_over(
+    phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request is there before it waits, so that nothing else would say so."""
+    monkeypatch.setattr(module, "_REPORT_AFTER_S", 0.01)
+    rate_limits = RateLimits((("*", 1),), ())
+    with ModelServer({"": [[Refuses(500), Says("There.")]]}) as server:
+        served = ServedPhase(phase.folder, address=server.address)
+        playing = asyncio.create_task(served.play(text="Go.", provider_slot=rate_limits.slot("here", RUN_ID)))
+        await until(lambda: rate_limits.count_under_way().get("here"), "the first attempt is under way")
+        await rate_limits.enter("here", "another run", no_word)  # as soon as that has failed
+        await wait_for_event(phase, "agent.progress")
+        rate_limits.leave("here")
+        await playing
+
+    said = [(e.kind, e.payload.get("waiting_for")) for e in phase.events() if e.kind.startswith(("agent.p", "model."))]
+    assert said == [
+        ("model.request", None),
+        ("model.error", None),
+        ("model.request", None),
+        ("agent.progress", "Waits for the only call at a time to here, the limit of its process."),
+        ("agent.progress", None),
+        ("model.response", None),
+    ]
 
 
 async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
@@ -69,7 +96,7 @@ async def test_who_is_told_to_come_later_tells_every_run(phase: Phase) -> None:
         reason = rate_limits.find_reason("another run")
         await asyncio.gather(playing, other)
 
-    assert str(reason).startswith("here asked for a pause of its calls")
+    assert str(reason).startswith("Waits for here: too many requests, until ")
     assert [len(server.received), playing.result()[-1].content] == [2, "There."]
     assert rate_limits.count_under_way() == {"here": 1}
 
@@ -96,7 +123,7 @@ async def test_too_many_calls_of_one_process_hold_those_of_another_to_that_provi
         reason = there.find_reason("another run")
         await there.enter("idle", "another run", no_word)  # at once
 
-        assert str(reason).startswith("busy asked for a pause of its calls")
+        assert str(reason).startswith("Waits for busy: too many requests, until ")
         assert there.count_under_way() == {"busy": 0, "idle": 1}
         waiting.cancel()
         await asyncio.wait((waiting,))

@@ -15,6 +15,12 @@ from holdfast.errors import StoreUnavailable, WorkspaceError
 from holdfast.runtime.checkpoint import SQLiteCheckpointer
 
 
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the drive wait for no database that is away."""
+    monkeypatch.setattr(SQLiteCheckpointer, "owner_patience_s", 0.0, raising=False)
+
+
 class Died(BaseException):
     """The process is gone."""
 
@@ -35,7 +41,6 @@ def break_packing(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     killed = WorkspaceError("`git pack-objects` failed: exit code -9")
     monkeypatch.setattr(carrier, "make_pack", raising(errors.get(way, killed)))
     if way == "the database is away":
-        monkeypatch.setattr(SQLiteCheckpointer, "owner_patience_s", 0.0, raising=False)
         monkeypatch.setattr(carrier, "unpack_all", raising(StoreUnavailable("The database does not answer.")))
 
 

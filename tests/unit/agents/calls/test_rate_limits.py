@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from holdfast.agents.calls import rate_limits as module
-from holdfast.agents.calls.rate_limits import RateLimits, get_rate_limits, provider_of
+from holdfast.agents.calls.rate_limits import RateLimits, _Provider, get_rate_limits, provider_of
 from holdfast.config import load_config
 from holdfast.enums import Backend
 from holdfast.errors import ConfigInvalid
 from holdfast.persona import AgentPersona
+from holdfast.runtime.run_fold.provider_wait import ProviderWait
 
 
-async def no_word(_reason: str) -> None: ...
+async def no_word(_wait: ProviderWait) -> None: ...
 
 
 async def turns(count: int = 20) -> None:
@@ -42,7 +43,7 @@ async def test_calls_beyond_the_limit_wait_in_their_order_and_say_why() -> None:
 
     assert log == ["r0", "r1"]
     assert rate_limits.find_reason("r0") is None
-    assert rate_limits.find_reason("r4") == "2 calls to openai are under way, the limit of this process."
+    assert rate_limits.find_reason("r4") == "Waits for one of 2 calls at a time to openai, the limit of its process."
     assert (rate_limits.count_under_way(), rate_limits.count_waiting()) == ({"openai": 2}, {"openai": 3})
 
     gate.set()
@@ -74,7 +75,7 @@ async def test_a_minute_holds_so_many_calls(monkeypatch: pytest.MonkeyPatch) -> 
     await turns()
 
     assert log == ["r0", "r1"]
-    assert rate_limits.find_reason("r2") == "2 calls to openai were made within a minute, the limit of this process."
+    assert rate_limits.find_reason("r2") == "Waits for one of 2 calls a minute to openai, the limit of its process."
     await asyncio.gather(*tasks)
     assert log == [f"r{number}" for number in range(5)]
 
@@ -88,7 +89,7 @@ async def test_a_provider_that_asks_for_a_pause_gets_it_from_every_run() -> None
     await turns()
 
     assert log == []
-    assert str(rate_limits.find_reason("b")).startswith("openai asked for a pause of its calls")
+    assert str(rate_limits.find_reason("b")).startswith("Waits for openai: too many requests, until ")
     await task
     assert log == ["b"]
 
@@ -110,18 +111,35 @@ async def test_who_gives_up_waiting_takes_no_place() -> None:
     assert rate_limits.find_reason("r2") is None
 
 
-async def test_a_long_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_wait_is_told_and_again_only_when_it_has_another_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REPORT_AFTER_S", 0.001)
-    rate_limits, reasons = RateLimits((("*", 1),), ()), list[str]()
+    rate_limits, waits, looks = RateLimits((("*", 1),), ()), list[ProviderWait](), list[str]()
+    find_wait = _Provider.find_wait
 
-    async def tell(reason: str) -> None:
-        reasons.append(reason)
-        rate_limits.leave("openai")
+    def look(provider: _Provider) -> ProviderWait:
+        wait = find_wait(provider)
+        looks.append(wait.text)
+        if looks[-3:] == [wait.text] * 3 and wait.until is None:  # nothing more was said of what is still so
+            rate_limits.leave("openai")
+        return wait
 
-    await rate_limits.enter("openai", "a", no_word)
-    await rate_limits.enter("openai", "b", tell)
+    async def tell(wait: ProviderWait) -> None:
+        waits.append(wait)
 
-    assert reasons == ["1 calls to openai are under way, the limit of this process."]
+    monkeypatch.setattr(_Provider, "find_wait", look)
+    rate_limits.hold_off("openai", 0.05)
+    held = asyncio.create_task(rate_limits.enter("openai", "b", tell))
+    while not waits:
+        await asyncio.sleep(0)
+    rate_limits._get("openai").under_way += 1  # another call was faster
+    await held
+
+    assert [wait.text for wait in waits] == [
+        "Waits for openai: too many requests.",
+        "Waits for the only call at a time to openai, the limit of its process.",
+    ]
+    assert waits[0].until is not None
+    assert waits[1].until is None
 
 
 async def test_all_runs_of_a_loop_share_one(tmp_path: Path) -> None:

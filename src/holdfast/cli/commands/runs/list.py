@@ -45,6 +45,7 @@ def list_runs(
         hint = did_you_mean(state, STATES) or f" The states are {', '.join(STATES)}."
         raise typer.BadParameter(f"{state!r} is no state of a run.{hint}", param_hint="--state")
     found = [] if flow or tag else read_runs(_to_query(state, workflow, repo, text), limit=limit)
+    _add_waits(found)
     if not (workflow or repo):
         found += list_flow_runs(FlowFilter(state, flow, text, tag or ()), limit=limit)
         found = sorted(found, key=lambda row: str(row["created_at"]), reverse=True)[:limit]
@@ -68,6 +69,18 @@ def _to_query(state: str | None, workflow: str | None, repo: str | None, text: s
     path = Path(repo).resolve()
     root = next((folder for folder in (path, *path.parents) if (folder / ".git").exists()), path)
     return RunQuery(state, workflow, repository=str(root), text=text)
+
+
+def _add_waits(runs: list[dict[str, Any]]) -> None:
+    """Say of each run of a workflow, as `waiting_for`, why it stands still, as far as rows and its journal say it."""
+    from holdfast.cli.terminal.store import find_provider_waits
+    from holdfast.presentation.status import describe_wait
+
+    waits = find_provider_waits([row["run_id"] for row in runs if row["is_driven"]])
+    for row in runs:
+        is_still = row["state"] in (RunStatus.PENDING, RunStatus.RUNNING) and not row["is_driven"]
+        order = describe_wait(row["waits_for"], row["due_at"]) if is_still else None
+        row["waiting_for"] = order or waits.get(row["run_id"])
 
 
 def _run_row(row: dict[str, Any]) -> list[str | Cell]:
@@ -116,8 +129,7 @@ def _state_cell(row: dict[str, Any]) -> Cell:
 
 
 def _now(row: dict[str, Any]) -> str:
-    from holdfast.presentation.status import RunFacts, describe_in_list, describe_wait
+    from holdfast.presentation.status import RunFacts, describe_in_list
 
-    names = ("state", "pause_reason", "is_driven", "error", "verdict", "merged_into")
-    waits = None if row["is_driven"] else describe_wait(row["waits_for"], row["due_at"])
-    return describe_in_list(RunFacts(**{name: row[name] for name in names}, waiting_for=waits))
+    names = ("state", "pause_reason", "is_driven", "error", "verdict", "merged_into", "waiting_for")
+    return describe_in_list(RunFacts(**{name: row[name] for name in names}))

@@ -17,7 +17,7 @@ from holdfast.cli.terminal.output import (
     print_text,
     table,
 )
-from holdfast.cli.terminal.store import find_wait_reason
+from holdfast.cli.terminal.store import find_provider_waits, find_wait_reason
 from holdfast.enums import RunStatus
 from holdfast.persistence.flow_listings import find_flow_run
 from holdfast.persistence.raw_sql import (
@@ -117,6 +117,7 @@ def read_run(run_id: str) -> dict[str, Any]:
         "run_id": run.pop("id"),
         **run,
         "is_driven": is_driven,
+        "waiting_for": _find_reason(run_id, run, is_driven=is_driven),
         "sandbox": _describe_sandbox(run_id),
         "images": _describe_images(run_id),
         "phases": [
@@ -140,6 +141,17 @@ def read_run(run_id: str) -> dict[str, Any]:
         "perhaps_paid_usd": sum_unanswered([run_id]).get(run_id, 0) / 1_000_000,
         "estimated_usd": sum_estimated(run_id) / 1_000_000,
     }
+
+
+def _find_reason(run_id: str, run: dict[str, Any], *, is_driven: bool) -> str | None:
+    """Find why a run that is not over and not paused stands still; `None` if it does not."""
+    if run["state"] not in (RunStatus.PENDING, RunStatus.RUNNING):
+        return None
+    if is_driven:
+        return find_provider_waits([run_id]).get(run_id)
+    from holdfast.presentation.status import describe_wait
+
+    return describe_wait(run["waits_for"], run["due_at"]) or find_wait_reason(run_id)
 
 
 def _describe_order(run: dict[str, Any]) -> str:
@@ -173,16 +185,13 @@ def _sum_usd(rows: "Iterable[dict[str, Any]]") -> float:
 
 def _describe(run: dict[str, Any]) -> str:
     """Say what a run is doing and why, in the sentence that the pages say too."""
-    from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run, describe_wait
+    from holdfast.presentation.status import OpenApproval, PhaseFacts, RunFacts, describe_run
 
     open_questions = [item for item in run["approvals"] if item["state"] == "pending"]
-    reason = describe_wait(run["waits_for"], run["due_at"])
-    if reason is None and not run["is_driven"] and run["state"] in (RunStatus.PENDING, RunStatus.RUNNING):
-        reason = find_wait_reason(run["run_id"])
     facts = RunFacts(
         **{name: run[name] for name in ("state", "created_at", "updated_at", "started_at", "ended_at")},
         pause_reason=run["pause_reason"],
-        waiting_for=None if run["is_driven"] else reason,
+        waiting_for=run["waiting_for"],
         is_driven=run["is_driven"],
         error=run["error"],
         verdict=run.get("verdict"),

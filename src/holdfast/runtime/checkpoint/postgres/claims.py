@@ -10,7 +10,7 @@ from psycopg.types.numeric import Int8
 from holdfast.enums import RunStatus
 from holdfast.errors import HoldfastError, RunBusy
 from holdfast.runtime.checkpoint import process_owner
-from holdfast.runtime.checkpoint.base import MOST_TAKEOVERS, Claim, Opening
+from holdfast.runtime.checkpoint.base import FLOW_FORMAT, MOST_TAKEOVERS, Claim, Opening
 from holdfast.runtime.checkpoint.hash_chain import Head, extend
 from holdfast.runtime.checkpoint.postgres.schema import Connection
 from holdfast.runtime.checkpoint.postgres.transaction import PostgresTx
@@ -70,6 +70,7 @@ def begin_flows(connection: Connection, openings: Sequence[Opening], owner: str,
             "bodies": [row.body.decode() for row in rows],
             "status": str(RunStatus.RUNNING),
             "now": now(),
+            "format": FLOW_FORMAT,
             "owner": owner,
             "lease_s": float(lease_s),
         },
@@ -86,7 +87,8 @@ WITH n AS (
     SELECT r.run_id FROM journal_runs AS r JOIN n USING (run_id)
     WHERE r.epoch = n.epoch AND r.head = n.before AND r.owner IS NULL ORDER BY r.run_id FOR UPDATE OF r SKIP LOCKED
 ), begun AS (
-    UPDATE flow_runs AS f SET status = %(status)s, wake_at = NULL, waits_for = NULL, updated_at = %(now)s
+    UPDATE flow_runs AS f SET status = %(status)s, wake_at = NULL, waits_for = NULL, updated_at = %(now)s,
+        format = %(format)s
     FROM locked WHERE f.run_id = locked.run_id AND f.status = 'pending' RETURNING f.run_id
 ), moved AS (
     UPDATE journal_runs AS r SET epoch = r.epoch + 1, owner = %(owner)s, head = n.head, head_hash = n.hash,

@@ -66,6 +66,10 @@ UPGRADES: tuple[tuple[LiteralString, ...], ...] = (
     ),
     # Where the journal ended when the run was taken from owners that had died (`Claim.takeovers`).
     ("ALTER TABLE journal_runs ADD COLUMN takeovers bigint[]",),
+    (
+        # What a flow needs of who drives it (`FLOW_FORMAT`).
+        "ALTER TABLE flow_runs ADD COLUMN format bigint NOT NULL DEFAULT 1",
+    ),
 )
 VERSION = len(UPGRADES)
 OLDEST = 2  # whose processes go on beside this one; an upgrade that does more than add raises it to its own

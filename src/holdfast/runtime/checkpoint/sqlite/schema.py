@@ -72,6 +72,10 @@ UPGRADES: tuple[tuple[str, ...], ...] = (
     ),
     # Where the journal ended when the run was taken from owners that had died (`Claim.takeovers`).
     ("ALTER TABLE journal_runs ADD COLUMN takeovers TEXT NOT NULL DEFAULT ''",),
+    (
+        # What a flow needs of who drives it (`FLOW_FORMAT`).
+        "ALTER TABLE flow_runs ADD COLUMN format INTEGER NOT NULL DEFAULT 1",
+    ),
 )
 VERSION = len(UPGRADES)
 
