@@ -209,7 +209,7 @@ async def test_a_preview_of_an_empty_or_plain_folder_has_no_problem(api: Api) ->
 
 async def test_a_run_tells_what_it_was_started_with_so_that_one_like_it_can_be(api: Api) -> None:
     body = api.body(title="First", requirements_md="Two notes", budget_usd=1.5)
-    at = "2026-01-02T03:04:05Z"
+    at = "2126-01-02T03:04:05Z"
     first = await api.start(**body, persona_overrides={"author": "simulated-stand-in"}, priority=-3, at=at)
     second = await api.start(**body)
 
