@@ -24,6 +24,7 @@ from holdfast.workspace.transfer.packs import (
     set_refs,
     unpack,
 )
+from holdfast.workspace.transfer.quarantine import has_whole
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 from holdfast.workspace.worktree import note_workspace
 
@@ -40,7 +41,7 @@ async def bring_files(db: Database, config: Config, run: RunRow, trees: Iterable
     if base is None:
         return  # an earlier version made it: its files are where it was driven
     workspace = await _find_place(db, config, run, base)
-    if names and await asyncio.to_thread(find_missing, workspace.repo, names):
+    if not await asyncio.to_thread(has_whole, workspace.repo, names):
         await unpack_all(db, run.id, workspace.repo)
     await asyncio.to_thread(note_workspace, workspace)
 
@@ -94,11 +95,7 @@ async def _find_repository(db: Database, config: Config, run: RunRow, base: RunB
         if repo.is_dir() and not await asyncio.to_thread(find_missing, repo, [base.commit_id]):
             return repo, False
     if not base.digest:
-        raise RepositoryMissing(
-            f"The repository {run.repo_path} is a folder of another machine, and not carried.",
-            hint="Go on there, put it under shared_roots, or start runs with carry_files on.",
-            path=run.repo_path,
-        )
+        raise _not_reached(config, run.repo_path)
     repo = RunPlaces(config.data_dir.resolve(), run.id).private_repository
     if not repo.is_dir():
         parts = [part async for part in read_base_parts(db, base.digest)]
@@ -123,7 +120,24 @@ def _find_folder(config: Config, run: RunRow) -> Path:
 
 def _is_reached(config: Config, repo_path: str, base: RunBaseRow) -> bool:
     """Tell whether the path means the run's repository here: on its own machine, or where all machines see the same."""
-    path = Path(repo_path)
     is_own = not base.digest or base.origin == find_place(config.data_dir).data
-    is_shared = any(path.resolve().is_relative_to(root.resolve()) for root in config.shared_roots)
-    return (is_own or is_shared) and path.is_dir()
+    return (is_own or _is_shared(config, repo_path)) and Path(repo_path).is_dir()
+
+
+def _is_shared(config: Config, repo_path: str) -> bool:
+    return any(Path(repo_path).resolve().is_relative_to(root.resolve()) for root in config.shared_roots)
+
+
+def _not_reached(config: Config, repo_path: str) -> RepositoryMissing:
+    """Return the error of a folder that this machine does not have, and the database neither."""
+    if _is_shared(config, repo_path):
+        return RepositoryMissing(
+            f"The repository {repo_path} lies under shared_roots, but this machine does not see it.",
+            hint="Look whether the folder is mounted here, under the same path as on the other machines.",
+            path=repo_path,
+        )
+    return RepositoryMissing(
+        f"The repository {repo_path} is a folder of another machine, and not carried.",
+        hint="Go on there, put it under shared_roots, or start runs with carry_files on.",
+        path=repo_path,
+    )

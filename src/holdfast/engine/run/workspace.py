@@ -34,6 +34,7 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.files import write_whole
 from holdfast.workspace.refs import to_component
+from holdfast.workspace.transfer.packs import has_trees
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 from holdfast.workspace.worktree import discard_copy
 
@@ -54,7 +55,24 @@ async def open_files(scope: RunScope) -> bool:
         scope.workspace, is_new = await run_interruptible(lambda: _open(scope))
     except OSError as error:
         raise to_workspace_error(error) from error
+    except WorkspaceError as error:
+        if type(error) is WorkspaceError and tree and not await asyncio.to_thread(_has_tree, scope, tree):
+            raise _files_lost(scope) from error
+        raise
     return is_new
+
+
+def _has_tree(scope: RunScope, tree: str) -> bool:
+    return has_trees(scope.config.data_dir, scope.run_id, [tree])
+
+
+def _files_lost(scope: RunScope) -> WorkspaceError:
+    short = scope.run_id[:8]
+    return WorkspaceError(
+        f"The files of run {short} cannot be put back here: neither this machine nor the database has all of them.",
+        hint=f"Resume it on the machine that drove it before. If that is gone: holdfast fork {short} PHASE starts a new "
+        "run from the files that it had before a phase.",
+    )
 
 
 def check_files_of_place(scope: RunScope) -> None:
