@@ -38,12 +38,28 @@ async def bring_files(db: Database, config: Config, run: RunRow, trees: Iterable
     if await asyncio.to_thread(has_trees, config.data_dir, run.id, names):
         return
     base = await find_base(db, run.id)
-    if base is None:
-        return  # an earlier version made it: its files are where it was driven
+    if base is None or not base.commit_id:
+        return  # an earlier version made it: its files are where it was driven; or nobody has driven it yet
     workspace = await _find_place(db, config, run, base)
     if not await asyncio.to_thread(has_whole, workspace.repo, names):
         await unpack_all(db, run.id, workspace.repo)
     await asyncio.to_thread(note_workspace, workspace)
+
+
+async def check_folder(db: Database, config: Config, run: RunRow) -> None:
+    """Raise `RepositoryMissing` if a run starts from what a folder holds when it is first driven, and the folder of
+    that path here is not the one that was named."""
+    if run.base_commit is not None or is_remote(run.repo_path) or _is_shared(config, run.repo_path):
+        return
+    base = await find_base(db, run.id)
+    if base is None and config.carries_files:
+        raise RepositoryMissing(
+            f"An earlier version made the run, and did not say whose folder {run.repo_path} is.",
+            hint="Start it again on the machine that has the folder.",
+            path=run.repo_path,
+        )
+    if base is not None and base.origin != (await asyncio.to_thread(find_place, config.data_dir)).data:
+        raise _not_reached(config, run.repo_path)
 
 
 async def unpack_all(db: Database, run_id: str, repo: Path) -> None:
@@ -91,7 +107,7 @@ async def _find_repository(db: Database, config: Config, run: RunRow, base: RunB
             lambda: open_mirror(run.repo_path, base.commit_id, config.data_dir, allowed=allowed)
         ), False
     if await asyncio.to_thread(_is_reached, config, run.repo_path, base):
-        repo = await asyncio.to_thread(_find_folder, config, run)
+        repo = await asyncio.to_thread(_find_folder, config, run, is_private=bool(base.is_private))
         if repo.is_dir() and not await asyncio.to_thread(find_missing, repo, [base.commit_id]):
             return repo, False
     if not base.digest:
@@ -104,9 +120,9 @@ async def _find_repository(db: Database, config: Config, run: RunRow, base: RunB
     return repo, True
 
 
-def _find_folder(config: Config, run: RunRow) -> Path:
+def _find_folder(config: Config, run: RunRow, *, is_private: bool) -> Path:
     """Return the git directory for a folder of this machine; a fork of a folder without git shares its original's."""
-    found = find_repository(Path(run.repo_path))
+    found = None if is_private else find_repository(Path(run.repo_path))
     if found is not None:
         return found.git_dir
     private = RunPlaces(config.data_dir.resolve(), run.id).private_repository

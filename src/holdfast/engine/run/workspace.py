@@ -13,7 +13,7 @@ from holdfast.engine.phase.command_shell import CommandKind
 from holdfast.engine.phase.commands import IGNORED, TemplateCommand, check_success, run_command
 from holdfast.engine.run.base_files import rows_of_workspace
 from holdfast.engine.run.carrier import FilesTooLarge
-from holdfast.engine.run.local_files import bring_files
+from holdfast.engine.run.local_files import bring_files, check_folder
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
 from holdfast.errors import StoreError, ToolOutcomeUnknown, WorkspaceError, WorkspaceTooLarge
 from holdfast.persistence.statements import place_run, set_place
@@ -52,6 +52,8 @@ async def open_files(scope: RunScope) -> bool:
     try:
         if (tree or scope.config.carries_files) and not await asyncio.to_thread(_is_here, scope):
             await bring_files(scope.db, scope.config, scope.run, [tree] if tree else [])
+        if not scope.history.prepared:
+            await check_folder(scope.db, scope.config, scope.run)
         scope.workspace, is_new = await run_interruptible(lambda: _open(scope))
     except OSError as error:
         raise to_workspace_error(error) from error
@@ -70,8 +72,8 @@ def _files_lost(scope: RunScope) -> WorkspaceError:
     short = scope.run_id[:8]
     return WorkspaceError(
         f"The files of run {short} cannot be put back here: neither this machine nor the database has all of them.",
-        hint=f"Resume it on the machine that drove it before. If that is gone: holdfast fork {short} PHASE starts a new "
-        "run from the files that it had before a phase.",
+        hint=f"Resume it on the machine that drove it before. If that is gone: holdfast fork {short} PHASE starts a "
+        "new run from the files that it had before a phase.",
     )
 
 

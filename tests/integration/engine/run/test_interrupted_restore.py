@@ -24,7 +24,7 @@ class Died(BaseException):
 
 def write_many(turn: Turn) -> None:
     for number in range(50):
-        turn.write(f"many/{number}.txt", f"{random.random()}\n" * 500)  # noqa: S311
+        turn.write(f"many/{number}.txt", f"{random.random()}\n" * 500)
 
 
 def unpack_half(repo: Path, found: Sequence[bytes]) -> None:

@@ -34,7 +34,7 @@ def test_a_process_that_dies_while_it_unpacks_has_left_nothing(
     repo: UserRepo, there: Path, monkeypatch: pytest.MonkeyPatch, command: str, is_before: bool
 ) -> None:
     base = repo.git("rev-parse", "HEAD")
-    tree = add_tree(repo, **{f"f{number}_txt": f"{random.random()}\n" * 99 for number in range(9)})  # noqa: S311
+    tree = add_tree(repo, **{f"f{number}_txt": f"{random.random()}\n" * 99 for number in range(9)})
     pack = make_pack(repo.path / ".git", [tree], without=[base])
     run = Git.run
 
