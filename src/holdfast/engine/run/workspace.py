@@ -14,6 +14,7 @@ from holdfast.engine.phase.commands import IGNORED, TemplateCommand, check_succe
 from holdfast.engine.run.base_files import rows_of_workspace
 from holdfast.engine.run.carrier import FilesTooLarge
 from holdfast.engine.run.local_files import bring_files, check_folder
+from holdfast.engine.run.reboot import drop_empty_objects, has_rebooted, note_boot, put_back, read_put_back
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
 from holdfast.errors import StoreError, ToolOutcomeUnknown, WorkspaceError, WorkspaceTooLarge
 from holdfast.persistence.statements import place_run, set_place
@@ -50,11 +51,16 @@ async def open_files(scope: RunScope) -> bool:
     """
     tree = scope.history.last_tree
     try:
-        if (tree or scope.config.carries_files) and not await asyncio.to_thread(_is_here, scope):
+        is_rebooted = await asyncio.to_thread(has_rebooted, scope)
+        if is_rebooted:
+            await asyncio.to_thread(drop_empty_objects, scope)
+        is_here = not is_rebooted and await asyncio.to_thread(_is_here, scope)
+        if (tree or scope.config.carries_files) and not is_here:
             await bring_files(scope.db, scope.config, scope.run, [tree] if tree else [])
         if not scope.history.prepared:
             await check_folder(scope.db, scope.config, scope.run)
         scope.workspace, is_new = await run_interruptible(lambda: _open(scope))
+        scope.has_put_back = await asyncio.to_thread(read_put_back, scope) is not None
     except OSError as error:
         raise to_workspace_error(error) from error
     except WorkspaceError as error:
@@ -125,9 +131,12 @@ def _open(scope: RunScope) -> tuple[Workspace, bool]:
     if origin:
         inherit_setup(workspace, origin)
     is_new = workspace.is_rebuilt or mark.exists()
+    is_lost = False
+    if tree and has_rebooted(scope):
+        is_lost = put_back(scope, workspace, tree)
     if is_new and tree:
         restore(workspace, tree, at=utc_now())
-    if scope.history.prepared and (is_elsewhere or (is_new and tree)):
+    if scope.history.prepared and (is_elsewhere or is_lost or (is_new and tree)):
         # Copies and the folders that set-up filled are in no tree: they are lost with the folder they were in.
         write_whole(mark.with_name("prepare-again"), "")
     mark.unlink(missing_ok=True)
@@ -215,9 +224,10 @@ async def _give_up_commands(scope: RunScope, lane_id: str) -> None:
 
 
 async def _record_move(scope: RunScope) -> None:
-    """Record that the files are here now, and what was left behind where they were."""
+    """Record that the files are here now, and what was left behind where they were; or that they were put back."""
     place = find_place(scope.config.data_dir).data
     if scope.history.place in ("", place):
+        await _record_reboot(scope, place)
         return
     moved = scope.log.event(
         EventKind.WORKSPACE_MOVED,
@@ -229,6 +239,19 @@ async def _record_move(scope: RunScope) -> None:
     # crash: the files are here and nothing says so; the next drive in this place restores them again and says it.
     await scope.log.append(moved, rows=[set_place(scope.run_id, place)])
     scope.history.place = place
+    await asyncio.to_thread(note_boot, scope)
+
+
+async def _record_reboot(scope: RunScope, place: str) -> None:
+    """Record that files were put back after the machine had started again: a command in flight worked on others."""
+    replaced = await asyncio.to_thread(read_put_back, scope)
+    if replaced is not None:
+        facts: dict[str, Any] = {"place": place, "before": place, "tree": scope.history.last_tree, "left_behind": []}
+        moved = scope.log.event(EventKind.WORKSPACE_MOVED, **facts, rebooted=True, **replaced)
+        # crash: the boot is not noted; the next drive puts the files back again, finds no difference and says it.
+        await scope.log.append(moved)
+        scope.log.records.leave_places()
+    await asyncio.to_thread(note_boot, scope)
 
 
 async def _record(scope: RunScope, round_no: int) -> None:
