@@ -83,6 +83,8 @@ class RunScope:
     personas: Mapping[str, AgentPersona]
     history: History = field(default_factory=History)
     workspace: Workspace | None = None
+    has_put_back: bool = False
+    """The machine was restarted and the recorded files were put back: no command in flight has worked on them."""
     packer: FilePacker | None = None
     """Packs the files where they travel with the journal."""
     tree_lock: asyncio.Lock = field(default_factory=asyncio.Lock)

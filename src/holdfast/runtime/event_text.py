@@ -25,7 +25,7 @@ _PHRASES: Mapping[str, str] = {
     EventKind.RUN_MERGE_REQUESTED: "merge asked for{by}",
     EventKind.RUN_MERGED: "merged{branch}{by}",
     EventKind.WORKSPACE_PREPARED: "workspace ready{root}",
-    EventKind.WORKSPACE_MOVED: "files brought to another machine",
+    EventKind.WORKSPACE_MOVED: "files {rebooted}{rescue_ref}",
     EventKind.RUN_CHANGED: "run changed{by}{changes}{reopened}",
     EventKind.PHASE_STARTED: "phase {phase} started{attempt_no}{persona}{rescue_ref}",
     EventKind.PHASE_SKIPPED: "phase {phase} was done before, not repeated",
@@ -207,6 +207,9 @@ class _Words(dict[str, str]):
         return f" (attempt {self._show(value)})" if value not in (None, 1) else ""
 
     _to_attempt_no = _to_attempt
+
+    def _to_rebooted(self, value: Any) -> str:
+        return "put back as recorded: the machine had restarted" if value else "brought to another machine"
 
     def _to_waiting(self, value: Any) -> str:
         if not value:

@@ -178,12 +178,12 @@ class Records:
         elif kind == EventKind.EVENT_RECEIVED:
             self.inbox.add(event)
         elif kind == EventKind.WORKSPACE_MOVED:
-            self._leave_places()
+            self.leave_places()
         elif kind in NOTE_KINDS:
             place = event.lane_id, str(payload.get("after", ""))
             self.notes[place] = self.notes.get(place, 0) + 1
 
-    def _leave_places(self) -> None:
+    def leave_places(self) -> None:
         """Note of commands in flight that the files they worked on were left: a place has others when it is next."""
         for record in self.by_key.values():
             if record.place:

@@ -255,7 +255,7 @@ async def test_a_repository_out_of_reach_backs_off_with_its_reason_and_no_claim(
         (shared_work / "away").rename(office.repo)
         assert (await office.wait_for(run_id))["state"] == "completed"
     texts = {re.sub(r"in \d+ s: The repository \S+", "in N s: The repository R", reason) for reason in reasons}
-    cause = "The repository R is a folder of another machine, and not carried."
+    cause = "The repository R lies under shared_roots, but this machine does not see it."
     assert texts == {f"Worker alpha: It could not be driven and is tried again in N s: {cause}"}
 
 

@@ -239,11 +239,12 @@ async def stop_left_commands(scope: RunScope) -> None:
 
 
 async def forget_earlier_commands(scope: RunScope) -> None:
-    """Forget what this place has of commands in flight, if the run was elsewhere since: their files are not here.
+    """Forget what this place has of commands in flight, if the run was elsewhere since, or its files were put back
+    after a restart of the machine: the files that they worked on are not here.
 
     A command that is begun again has the same key, and must not be taken for the one that was here before.
     """
-    if scope.history.place in ("", find_place(scope.config.data_dir).data):
+    if not scope.has_put_back and scope.history.place in ("", find_place(scope.config.data_dir).data):
         return
     keys = {spool_key(scope.run_id, key) for key in scope.history.commands} | scope.history.agent_commands
     await _stop_all(scope, keys, grace_s=_ABORT_GRACE_S)

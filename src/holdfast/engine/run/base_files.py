@@ -1,10 +1,11 @@
 """What a run starts from, as rows that any machine can begin with: where it came from, and a pack of its commit."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.config import Config
-from holdfast.errors import WorkspaceError
+from holdfast.errors import WorkspaceError, WorkspaceTooLarge
 from holdfast.persistence.carried_files import count_base_parts, find_base
 from holdfast.persistence.db import Database
 from holdfast.persistence.statements import NewRunBase, insert_base_part, put_base, use_base
@@ -12,7 +13,10 @@ from holdfast.persistence.statements.file_packs import PART_BYTES
 from holdfast.runtime.checkpoint.base import Statement
 from holdfast.runtime.journal import Journal
 from holdfast.workspace import Workspace, find_place
-from holdfast.workspace.repository import Repository, find_repository
+from holdfast.workspace.cleanup.leftovers import RunPlaces
+from holdfast.workspace.files import remove_folder
+from holdfast.workspace.private_repository import COPY_LIMITS, ensure_private_repository
+from holdfast.workspace.repository import Repository, find_repository, resolve_base
 from holdfast.workspace.transfer.packs import make_base_pack
 from holdfast.workspace.transfer.remotes import is_mirror, is_remote
 
@@ -20,22 +24,56 @@ BASES_JOURNAL = "holdfast-bases"  # it has no events
 _PARTS_AT_ONCE = 8
 
 
+async def fix_start(config: Config, run_id: str, repo_path: str, base_branch: str) -> str | None:
+    """Return the commit of a run that is made on a folder without one, whose files are to travel.
+
+    A folder without git is copied now: another machine that goes on with the run has no such folder, or another one
+    of that name. Raises `WorkspaceTooLarge`.
+    """
+    if not config.carries_files or is_remote(repo_path):
+        return None
+    return await asyncio.to_thread(_fix_start, config.data_dir.resolve(), run_id, Path(repo_path), base_branch)
+
+
+def _fix_start(data_dir: Path, run_id: str, path: Path, base_branch: str) -> str:
+    found = find_repository(path)
+    if found is not None:
+        return resolve_base(found, base_branch)
+    private = RunPlaces(data_dir, run_id).private_repository
+    if private.exists():
+        remove_folder(private)  # of a process that died before it wrote the run
+    # crash: a copy of a run that is not there; it is made anew with the run.
+    made = ensure_private_repository(
+        private, path.resolve(), base_branch=base_branch, data_dir=data_dir, limits=COPY_LIMITS
+    )
+    return made.git.line("rev-parse", f"refs/heads/{base_branch}")
+
+
 async def rows_of_new(
     db: Database, journal: Journal, config: Config, run_id: str, start: tuple[str, str | None]
 ) -> list[Statement]:
     """Return the rows of the base of a run that is being made; `start` are its repository and commit.
 
-    A folder without git has no commit before its first drive copies it; that drive carries it.
+    Raises `WorkspaceTooLarge`, and the copy of a folder without git is gone then.
     """
     repo_path, commit = start
+    place = (await asyncio.to_thread(find_place, config.data_dir)).data
+    if commit is None and not is_remote(repo_path):
+        return [put_base(NewRunBase(run_id, place))]  # whose folder it is, until its first drive copies it
     if not config.carries_files or commit is None:
         return []
     found = None if is_remote(repo_path) else await asyncio.to_thread(_find_folder, Path(repo_path))
-    prefix = found.prefix if found else ""
-    base = NewRunBase(run_id, (await asyncio.to_thread(find_place, config.data_dir)).data, commit, prefix=prefix)
-    if found is None:
+    base = NewRunBase(run_id, place, commit, prefix=found.prefix if found else "")
+    if found is not None:
+        return await _carry(db, journal, config, base, found.git_dir)
+    private = RunPlaces(config.data_dir.resolve(), run_id).private_repository
+    if is_remote(repo_path) or not private.is_dir():
         return [put_base(base)]
-    return await _carry(db, journal, config, base, found.git_dir)
+    try:
+        return await _carry(db, journal, config, replace(base, is_private=True), private)
+    except WorkspaceTooLarge:
+        await asyncio.to_thread(remove_folder, private)
+        raise
 
 
 async def rows_of_workspace(db: Database, journal: Journal, config: Config, workspace: Workspace) -> list[Statement]:
@@ -77,5 +115,4 @@ async def _carry(db: Database, journal: Journal, config: Config, base: NewRunBas
             ]
             # crash: parts that no run has; a clean-up takes them after a day.
             await journal.append(BASES_JOURNAL, [], rows=part_rows)
-    carried = NewRunBase(**{**vars(base), "digest": pack.digest})
-    return [use_base(pack.digest, len(pack.parts)), put_base(carried)]
+    return [use_base(pack.digest, len(pack.parts)), put_base(replace(base, digest=pack.digest))]

@@ -12,7 +12,7 @@ from holdfast.agents.redaction import learn_keys, scrub_prompt
 from holdfast.binding import Binding
 from holdfast.catalog.model_table import load_model_table
 from holdfast.config import Config
-from holdfast.engine.run.base_files import rows_of_new
+from holdfast.engine.run.base_files import fix_start, rows_of_new
 from holdfast.enums import Backend
 from holdfast.errors import ImageUnsupported, RunIdInvalid, RunNotInState
 from holdfast.images import Image, ImageLabel
@@ -219,6 +219,8 @@ async def write_new(
     if await find_deleted(db, new.run_id) is not None:
         hint = "Take another id, or let `holdfast gc` finish first."
         raise RunNotInState(f"A run {new.run_id} is being deleted.", hint=hint)
+    if new.base_commit is None:
+        new = replace(new, base_commit=await fix_start(config, new.run_id, new.repo_path, new.base_branch))
     created = create_event(new.run_id, EventKind.RUN_CREATED, **new.created_facts())
     base = await rows_of_new(db, journal, config, new.run_id, (new.repo_path, new.base_commit))
     rows = [*creation_rows(new), *base, *also.rows]

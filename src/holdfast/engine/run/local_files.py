@@ -24,6 +24,7 @@ from holdfast.workspace.transfer.packs import (
     set_refs,
     unpack,
 )
+from holdfast.workspace.transfer.quarantine import has_whole
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 from holdfast.workspace.worktree import note_workspace
 
@@ -37,12 +38,28 @@ async def bring_files(db: Database, config: Config, run: RunRow, trees: Iterable
     if await asyncio.to_thread(has_trees, config.data_dir, run.id, names):
         return
     base = await find_base(db, run.id)
-    if base is None:
-        return  # an earlier version made it: its files are where it was driven
+    if base is None or not base.commit_id:
+        return  # an earlier version made it: its files are where it was driven; or nobody has driven it yet
     workspace = await _find_place(db, config, run, base)
-    if names and await asyncio.to_thread(find_missing, workspace.repo, names):
+    if not await asyncio.to_thread(has_whole, workspace.repo, names):
         await unpack_all(db, run.id, workspace.repo)
     await asyncio.to_thread(note_workspace, workspace)
+
+
+async def check_folder(db: Database, config: Config, run: RunRow) -> None:
+    """Raise `RepositoryMissing` if a run starts from what a folder holds when it is first driven, and the folder of
+    that path here is not the one that was named."""
+    if run.base_commit is not None or is_remote(run.repo_path) or _is_shared(config, run.repo_path):
+        return
+    base = await find_base(db, run.id)
+    if base is None and config.carries_files:
+        raise RepositoryMissing(
+            f"An earlier version made the run, and did not say whose folder {run.repo_path} is.",
+            hint="Start it again on the machine that has the folder.",
+            path=run.repo_path,
+        )
+    if base is not None and base.origin != (await asyncio.to_thread(find_place, config.data_dir)).data:
+        raise _not_reached(config, run.repo_path)
 
 
 async def unpack_all(db: Database, run_id: str, repo: Path) -> None:
@@ -89,15 +106,11 @@ async def _find_repository(db: Database, config: Config, run: RunRow, base: RunB
             lambda: open_mirror(run.repo_path, base.commit_id, config.data_dir, allowed=allowed)
         ), False
     if await asyncio.to_thread(_is_reached, config, run.repo_path, base):
-        repo = await asyncio.to_thread(_find_folder, config, run)
+        repo = await asyncio.to_thread(_find_folder, config, run, is_private=bool(base.is_private))
         if repo.is_dir() and not await asyncio.to_thread(find_missing, repo, [base.commit_id]):
             return repo, False
     if not base.digest:
-        raise RepositoryMissing(
-            f"The repository {run.repo_path} is a folder of another machine, and not carried.",
-            hint="Go on there, put it under shared_roots, or start runs with carry_files on.",
-            path=run.repo_path,
-        )
+        raise _not_reached(config, run.repo_path)
     repo = RunPlaces(config.data_dir.resolve(), run.id).private_repository
     if not repo.is_dir():
         parts = [part async for part in read_base_parts(db, base.digest)]
@@ -106,9 +119,9 @@ async def _find_repository(db: Database, config: Config, run: RunRow, base: RunB
     return repo, True
 
 
-def _find_folder(config: Config, run: RunRow) -> Path:
+def _find_folder(config: Config, run: RunRow, *, is_private: bool) -> Path:
     """Return the git directory for a folder of this machine; a fork of a folder without git shares its original's."""
-    found = find_repository(Path(run.repo_path))
+    found = None if is_private else find_repository(Path(run.repo_path))
     if found is not None:
         return found.git_dir
     private = RunPlaces(config.data_dir.resolve(), run.id).private_repository
@@ -122,7 +135,24 @@ def _find_folder(config: Config, run: RunRow) -> Path:
 
 def _is_reached(config: Config, repo_path: str, base: RunBaseRow) -> bool:
     """Tell whether the path means the run's repository here: on its own machine, or where all machines see the same."""
-    path = Path(repo_path)
     is_own = not base.digest or base.origin == find_place(config.data_dir).data
-    is_shared = any(path.resolve().is_relative_to(root.resolve()) for root in config.shared_roots)
-    return (is_own or is_shared) and path.is_dir()
+    return (is_own or _is_shared(config, repo_path)) and Path(repo_path).is_dir()
+
+
+def _is_shared(config: Config, repo_path: str) -> bool:
+    return any(Path(repo_path).resolve().is_relative_to(root.resolve()) for root in config.shared_roots)
+
+
+def _not_reached(config: Config, repo_path: str) -> RepositoryMissing:
+    """Return the error of a folder that this machine does not have, and the database neither."""
+    if _is_shared(config, repo_path):
+        return RepositoryMissing(
+            f"The repository {repo_path} lies under shared_roots, but this machine does not see it.",
+            hint="Look whether the folder is mounted here, under the same path as on the other machines.",
+            path=repo_path,
+        )
+    return RepositoryMissing(
+        f"The repository {repo_path} is a folder of another machine, and not carried.",
+        hint="Go on there, put it under shared_roots, or start runs with carry_files on.",
+        path=repo_path,
+    )

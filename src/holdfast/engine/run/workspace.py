@@ -13,7 +13,8 @@ from holdfast.engine.phase.command_shell import CommandKind
 from holdfast.engine.phase.commands import IGNORED, TemplateCommand, check_success, run_command
 from holdfast.engine.run.base_files import rows_of_workspace
 from holdfast.engine.run.carrier import FilesTooLarge
-from holdfast.engine.run.local_files import bring_files
+from holdfast.engine.run.local_files import bring_files, check_folder
+from holdfast.engine.run.reboot import drop_empty_objects, has_rebooted, note_boot, put_back, read_put_back
 from holdfast.engine.scope import RunScope, to_workspace_error, utc_now
 from holdfast.errors import StoreError, ToolOutcomeUnknown, WorkspaceError, WorkspaceTooLarge
 from holdfast.persistence.statements import place_run, set_place
@@ -34,6 +35,7 @@ from holdfast.workspace import (
 )
 from holdfast.workspace.files import write_whole
 from holdfast.workspace.refs import to_component
+from holdfast.workspace.transfer.packs import has_trees
 from holdfast.workspace.transfer.remotes import is_remote, open_mirror
 from holdfast.workspace.worktree import discard_copy
 
@@ -49,12 +51,36 @@ async def open_files(scope: RunScope) -> bool:
     """
     tree = scope.history.last_tree
     try:
-        if (tree or scope.config.carries_files) and not await asyncio.to_thread(_is_here, scope):
+        is_rebooted = await asyncio.to_thread(has_rebooted, scope)
+        if is_rebooted:
+            await asyncio.to_thread(drop_empty_objects, scope)
+        is_here = not is_rebooted and await asyncio.to_thread(_is_here, scope)
+        if (tree or scope.config.carries_files) and not is_here:
             await bring_files(scope.db, scope.config, scope.run, [tree] if tree else [])
+        if not scope.history.prepared:
+            await check_folder(scope.db, scope.config, scope.run)
         scope.workspace, is_new = await run_interruptible(lambda: _open(scope))
+        scope.has_put_back = await asyncio.to_thread(read_put_back, scope) is not None
     except OSError as error:
         raise to_workspace_error(error) from error
+    except WorkspaceError as error:
+        if type(error) is WorkspaceError and tree and not await asyncio.to_thread(_has_tree, scope, tree):
+            raise _files_lost(scope) from error
+        raise
     return is_new
+
+
+def _has_tree(scope: RunScope, tree: str) -> bool:
+    return has_trees(scope.config.data_dir, scope.run_id, [tree])
+
+
+def _files_lost(scope: RunScope) -> WorkspaceError:
+    short = scope.run_id[:8]
+    return WorkspaceError(
+        f"The files of run {short} cannot be put back here: neither this machine nor the database has all of them.",
+        hint=f"Resume it on the machine that drove it before. If that is gone: holdfast fork {short} PHASE starts a "
+        "new run from the files that it had before a phase.",
+    )
 
 
 def check_files_of_place(scope: RunScope) -> None:
@@ -119,9 +145,12 @@ def _open(scope: RunScope) -> tuple[Workspace, bool]:
     if origin:
         inherit_setup(workspace, origin)
     is_new = workspace.is_rebuilt or mark.exists()
+    is_lost = False
+    if tree and has_rebooted(scope):
+        is_lost = put_back(scope, workspace, tree)
     if is_new and tree:
         restore(workspace, tree, at=utc_now())
-    if scope.history.prepared and (is_elsewhere or (is_new and tree)):
+    if scope.history.prepared and (is_elsewhere or is_lost or (is_new and tree)):
         # Copies and the folders that set-up filled are in no tree: they are lost with the folder they were in.
         write_whole(mark.with_name("prepare-again"), "")
     mark.unlink(missing_ok=True)
@@ -209,9 +238,10 @@ async def _give_up_commands(scope: RunScope, lane_id: str) -> None:
 
 
 async def _record_move(scope: RunScope) -> None:
-    """Record that the files are here now, and what was left behind where they were."""
+    """Record that the files are here now, and what was left behind where they were; or that they were put back."""
     place = find_place(scope.config.data_dir).data
     if scope.history.place in ("", place):
+        await _record_reboot(scope, place)
         return
     moved = scope.log.event(
         EventKind.WORKSPACE_MOVED,
@@ -223,6 +253,19 @@ async def _record_move(scope: RunScope) -> None:
     # crash: the files are here and nothing says so; the next drive in this place restores them again and says it.
     await scope.log.append(moved, rows=[set_place(scope.run_id, place)])
     scope.history.place = place
+    await asyncio.to_thread(note_boot, scope)
+
+
+async def _record_reboot(scope: RunScope, place: str) -> None:
+    """Record that files were put back after the machine had started again: a command in flight worked on others."""
+    replaced = await asyncio.to_thread(read_put_back, scope)
+    if replaced is not None:
+        facts: dict[str, Any] = {"place": place, "before": place, "tree": scope.history.last_tree, "left_behind": []}
+        moved = scope.log.event(EventKind.WORKSPACE_MOVED, **facts, rebooted=True, **replaced)
+        # crash: the boot is not noted; the next drive puts the files back again, finds no difference and says it.
+        await scope.log.append(moved)
+        scope.log.records.leave_places()
+    await asyncio.to_thread(note_boot, scope)
 
 
 async def _record(scope: RunScope, round_no: int) -> None:

@@ -1,7 +1,7 @@
 """A run's objects as git packs: made where they are, unpacked where they are missing.
 
 A pack is thin: it leaves out what the objects before it have, which whoever unpacks it must have already. Unpacking
-twice does no harm, and one that was cut off is unpacked again.
+twice does no harm, and one that was cut off has left nothing (`quarantine.py`).
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from holdfast.errors import WorkspaceError, WorkspaceTooLarge
 from holdfast.workspace.files import remove_folder, sync_folder, write_whole
 from holdfast.workspace.git import Git
 from holdfast.workspace.refs import run_refs
+from holdfast.workspace.transfer.quarantine import has_whole, import_objects
 from holdfast.workspace.worktree import open_workspace
 
 MAX_STEP_BYTES = 256 * 1024**2
@@ -51,8 +52,11 @@ def make_pack(
 
 
 def unpack(repo: Path, packs: Sequence[bytes]) -> None:
-    """Put the objects of packs, in their order, into a repository that has those they are thin against."""
-    Git(git_dir=repo).run("unpack-objects", "-q", stdin=_join(packs))
+    """Put the objects of packs, in their order, into a repository that has those they are thin against.
+
+    After a kill all of them are there, or none.
+    """
+    import_objects(repo, _join(packs))
 
 
 def _join(packs: Sequence[bytes]) -> bytes:
@@ -87,10 +91,10 @@ def find_missing(repo: Path, objects: Iterable[str]) -> set[str]:
 
 
 def has_trees(data_dir: Path, run_id: str, trees: Iterable[str]) -> bool:
-    """Tell whether these recorded trees of a run can be read in a data directory."""
+    """Tell whether these recorded trees of a run can be read in a data directory, with all that they hold."""
     try:
         workspace = open_workspace(data_dir, run_id)
-        return workspace.repo.is_dir() and not find_missing(workspace.repo, trees)
+        return workspace.repo.is_dir() and has_whole(workspace.repo, trees)
     except WorkspaceError:
         return False
 

@@ -358,10 +358,15 @@ async def test_a_folder_without_git_that_is_too_big_waits_and_is_copied_anew(wor
     big = world.repo / "big.bin"
     big.write_bytes(os.urandom(BIG_BYTES))
     settings = {**CARRIED, "carry_max_mb": 1}
+    made = world.know(template("one"))
+    with pytest.raises(WorkspaceTooLarge, match=r"big\.bin"):
+        await world.engine(hand_in, **settings).create(made, repo_path=world.repo)
+    assert not world.db.store.list_runs()
+    assert list((world.data_dir / "repositories").iterdir()) == []
 
-    paused = await world.run(hand_in, "one", engine=settings)
+    run_id = await world.engine(hand_in).create(made, repo_path=world.repo)  # where nothing is to travel yet
+    paused = await world.engine(hand_in, **settings).resume(run_id)
 
-    run_id = str(paused.run_id)
     assert (paused.state, paused.waiting_for) == (RunStatus.PAUSED, "files")
     assert paused.error is not None
     assert "big.bin" in paused.error.message
