@@ -123,20 +123,23 @@ def test_whoever_takes_nothing_compressed_gets_the_file_as_it_is(client: httpx.C
     assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
 
 
-def test_scripts_are_sent_without_their_comments_and_otherwise_whole(client: httpx.Client) -> None:
+def test_scripts_are_sent_without_comments_and_spaces_in_braces_and_otherwise_whole(client: httpx.Client) -> None:
     for path in WEB.rglob("*.js"):
         sent = client.get(f"/{path.relative_to(WEB).as_posix()}").text
-        rest = sent.replace("\n", "")
+        rest = re.sub(r"[ ;\n]", "", sent)
         for line in path.read_text().split("\n"):
             code = line.strip()
-            while code and not rest.startswith(code):
+            while code and not rest.startswith(re.sub("[ ;]", "", code)):
                 assert "//" in code, (path, line)
                 code = code[: code.rindex("//")].rstrip()
-            rest = rest[len(code) :]
+            rest = rest[len(re.sub("[ ;]", "", code)) :]
         assert rest == "", path
-        # So no text of a template may have such a line or end.
+        # So no text of a template may have such a line or end, and no text or pattern such a space.
         texts = re.findall(r"""//\s.*|"(?:[^"\\\n]|\\.)*"|(`[^`]*`)""", path.read_text())
         assert not re.search(r"(^|\s)// ", "\n".join(texts), re.MULTILINE), path
+        quoted = re.findall(r"""//\s.*|("(?:[^"\\\n]|\\.)*")""", path.read_text())
+        found = [text for text in quoted if re.search(r"\{ | \}|\) \{|;\}", text)]
+        assert found == [], path
 
 
 def test_long_answers_are_compressed_and_event_streams_are_not(served: Served) -> None:

@@ -87,7 +87,7 @@ def test_events_are_a_transcript_in_the_width_there_is(
     assert "model answered after " in transcript
     assert '"fingerprint"' not in transcript
     flat = " ".join(transcript.split())
-    assert "[draft] calls sh -c echo 1 failed; exit 4" in flat
+    assert "[draft] calls sh -c 'echo 1 failed; exit 4'" in flat
     assert re.search(r"command ended with exit code 4 after [0-9.]+ s 1 failed", flat)
     assert "phase draft failed: The check 'sh -c echo 1 failed; exit 4' of phase 'draft' ended with exit code 4" in flat
     assert [line for line in transcript.splitlines() if "/" not in line and len(line) > 72] == []

@@ -49,6 +49,8 @@ _COMMENT_LINE = re.compile(rb"^//.*$", re.MULTILINE)
 _COMMENT_AT_END = re.compile(rb"[ \t]+// [^\n\"'`]*$", re.MULTILINE)  # with a quote behind it, it may be text
 # A line that the next one can follow at once, since it is empty or ends so; never one with a comment that was left.
 _OPEN_LINE = re.compile(rb"^((?:(?!//).)*[,;{(\[]|)\n+", re.MULTILINE)
+# Spaces in braces, and before them or a semicolon that ends a block; no text and no pattern of ours has one of these.
+_BRACE_SPACE = re.compile(rb"(?<=\{) | (?=\})|(?<=\)) (?=\{)|;(?=\})")
 _CSS_COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 _CSS_SPACE = re.compile(rb"\s*([{};])\s*")  # around what ends a rule or a part of it; no text of ours has one of these
 _CSS_COLON = re.compile(rb"([{;][a-z-]+): ")
@@ -93,6 +95,7 @@ def _to_file(name: str, content: bytes) -> _File:
     content = _INDENT.sub(b"", content)
     if suffix == ".js":
         content = _OPEN_LINE.sub(rb"\1", _COMMENT_AT_END.sub(b"", _COMMENT_LINE.sub(b"", content)))
+        content = _BRACE_SPACE.sub(b"", content)
     elif suffix == ".css":
         content = _CSS_COLON.sub(rb"\1:", _CSS_SPACE.sub(rb"\1", _CSS_COMMENT.sub(b"", content)))
     digest = hashlib.sha256(content).hexdigest()[:32]

@@ -249,25 +249,26 @@ export function outcomeOf(result) {
 	return message.status === "error" ? "failed" : "";
 }
 
-// By tool the arguments that say what a call does, and those that need no word, as on the server (call_line.py).
-const FILE = ["file_path"];
-const TOOLS = new Map([
-	["execute", [["command"], ["timeout"]]], ["ls", [["path"], []]], ["read_file", [FILE, ["offset", "limit"]]], ["write_file", [FILE, ["content"]]],
-	["edit_file", [FILE, ["old_string", "new_string", "replace_all"]]], ["delete", [FILE, []]], ["glob", [["pattern", "path"], []]],
-	["grep", [["pattern", "path"], ["glob", "output_mode", "max_count"]]], ["task", [["description"], ["subagent_type"]]], ["web_fetch", [["url"], []]], ["web_search", [["query"], []]],
-]);
-const MOST_PARTS_CHARS = 100;
+// By tool the arguments that say what a call does, and behind the bar those that need no word, as on the server (call_line.py).
+const TOOLS = {
+	__proto__: null, execute: "command|timeout", ls: "path", read_file: "file_path|offset limit", write_file: "file_path|content", delete: "file_path",
+	edit_file: "file_path|old_string new_string replace_all", glob: "pattern path", grep: "pattern path|glob output_mode max_count",
+	task: "description|subagent_type", web_fetch: "url", web_search: "query",
+};
 
 // What a call is about, and of how many arguments this says nothing: none of them is to hide another.
 export function brief(tool, args) {
-	if (typeof (args ?? "") !== "object") return firstLine(args, MOST_PARTS_CHARS);
-	const [subjects, others] = TOOLS.get(tool) ?? [[], []];
-	const known = subjects.filter((name) => typeof args?.[name] === "string");
-	const names = known.length ? known : Object.keys(args ?? {});
-	const parts = names.length === 1 && typeof args[names[0]] === "string" ? [firstLine(args[names[0]], MOST_PARTS_CHARS)] : names.map((name) => `${quoted(name)}: ${firstLine(quoted(args[name], /, |"/), 60)}`);
-	const fitting = parts.filter((_, place) => !place || parts.slice(0, place + 1).join("").length <= MOST_PARTS_CHARS);
-	const more = Object.keys(args ?? {}).filter((name) => !(known.length && others.includes(name))).length - fitting.length;
-	return `${fitting.join(", ")}${more > 0 ? ` … (+${plural(more, "argument")})` : ""}`;
+	if (typeof (args ?? "") !== "object") return firstLine(args, 100);
+	const all = Object.keys(args ?? {});
+	const [subjects, others] = (TOOLS[tool] ?? "").split("|");
+	const known = subjects.split(" ").filter((name) => typeof args?.[name] === "string");
+	const names = known.length ? known : all;
+	const isText = names.length === 1 && typeof args[names[0]] === "string";
+	let chars = 0;
+	const parts = names.map((name) => isText ? firstLine(args[name], 100) : `${quoted(name)}: ${firstLine(quoted(args[name], /, |"/), 60)}`)
+		.filter((part, place) => (chars += part.length) <= 100 || !place);
+	const more = all.filter((name) => !known.length || !others?.split(" ").includes(name)).length - parts.length;
+	return `${parts.join(", ")}${more > 0 ? ` … (+${plural(more, "argument")})` : ""}`;
 }
 
 // A text as it is, unless it could be taken for something else beside it.

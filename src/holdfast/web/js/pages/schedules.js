@@ -27,8 +27,8 @@ function draw(items, refresh) {
 	if (!items.length) return empty("There are no schedules", "Make one here, or with: holdfast schedule add");
 	const why = whyNot("operator");
 	const row = (schedule) => {
-		const { name, target, kind, cron, zone, repo_path: repo, options: { simulate }, is_paused: isPaused, next_at: next, last_run_id: last, problem, problem_at: problemAt, is_tried_again: isTriedAgain, skip_reason: skipReason } = schedule;
-		const status = isPaused ? mark("waiting", "paused") : problem ? mark("bad", "not fired") : skipReason ? mark("waiting", "skips times") : mark("good", "active");
+		const { name, target, kind, cron, zone, repo_path: repo, options: { simulate }, is_paused: isPaused, next_at: next, last_run_id: last, problem, problem_at: tried, is_tried_again: isDue, skip_reason: skips } = schedule;
+		const status = mark(...(isPaused ? ["waiting", "paused"] : problem ? ["bad", "not fired"] : skips ? ["waiting", "skips times"] : ["good", "active"]));
 		return [
 			h("strong.foreign", name),
 			[h("span.foreign", kind === "flow" ? `flow ${target}` : target), simulate && [" ", h("span.tag", "rehearsal")], repo && h("div.small.soft.foreign", { title: repo }, repo.split("/").at(-1))],
@@ -36,8 +36,8 @@ function draw(items, refresh) {
 			[
 				status,
 				problem && h("div.small.foreign", problem),
-				problem && problemAt && h("div.small.soft", isTriedAgain ? "Tried again every half minute, last " : "Given up, last tried ", time(problemAt, { focusable: true })),
-				skipReason && h("div.small.foreign", skipReason),
+				problem && tried && h("div.small.soft", isDue ? "Tried again every half minute, last " : "Given up, last tried ", time(tried, { focusable: true })),
+				skips && h("div.small.foreign", skips),
 			],
 			isPaused ? "–" : time(next, { focusable: true }),
 			last ? h("a.mono.foreign", { href: (kind === "flow" ? flowUrl : runUrl)(last), "aria-label": `The last run of ${name}` }, last.slice(0, 8)) : "never",
