@@ -26,6 +26,11 @@ def make_queue(db: Database, options: WorkerOptions | None = None) -> Queue:
     return ProcrastinateQueue(db, queues=options.queues or QUEUES, flows=options.flows)
 
 
+def list_queues(config: Config) -> tuple[str, ...]:
+    """List the queues that runs and flows may name."""
+    return tuple(dict.fromkeys((*config.queues, *QUEUES)))
+
+
 def make_worker(
     db: Database,
     journal: Journal,
@@ -35,12 +40,15 @@ def make_worker(
     *,
     on_end: Callable[[str], Awaitable[None]] | None = None,
 ) -> tuple[Worker, Queue]:
-    """Make a worker and its queue. Raises `ConfigInvalid` if a module of flows cannot be imported."""
+    """Make a worker and its queue; without queues of its own it takes from all.
+
+    Raises `ConfigInvalid` if a module of flows cannot be imported.
+    """
     flows: dict[str, FlowDefinition] = {}
     if config.flows and db.path is None:
         load_flows(config.flows)
         flows = to_definitions(None)
-    options = replace(options, queues=options.queues or QUEUES, flows=tuple(sorted(flows)))
+    options = replace(options, queues=options.queues or list_queues(config), flows=tuple(sorted(flows)))
     queue = make_queue(db, options)
     # On one machine there is nobody to leave a run to: it fails, and says what is missing.
     is_shared = queue.describe().is_shared

@@ -20,7 +20,7 @@ from holdfast.persistence.admission import (
 )
 from holdfast.persistence.db import Database
 from holdfast.quantities import format_number
-from holdfast.workspace.transfer.remotes import is_remote
+from holdfast.workspace.transfer.remotes import check_remote, is_remote
 
 KINDS = (*RUN_LIMITS, DAY_LIMIT, PROVIDER_LIMIT)
 _NAMELESS = ("runs", DAY_LIMIT)
@@ -55,7 +55,7 @@ def _format_dollars(amount: float) -> str:
 
 
 def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str, str]:
-    """Return kind and name as they are stored. Raises `LimitInvalid`."""
+    """Return kind and name as they are stored. Raises `LimitInvalid`, and of a URL to be limited what a run would."""
     if kind not in KINDS:
         raise LimitInvalid(f"{kind!r} is no kind of limit.{did_you_mean(kind, KINDS)}", hint=f"Use {', '.join(KINDS)}.")
     if kind in _NAMELESS and name:
@@ -68,6 +68,8 @@ def check_limit(kind: str, name: str, amount: float | None = None) -> tuple[str,
         )
     if amount is not None:
         _check_amount(kind, amount)
+        if kind == "repository" and is_remote(name):
+            check_remote(name, allowed=[name])  # a password in it would be stored, and the limit would hold for nothing
     return kind, str(Path(name).expanduser().resolve()) if kind == "repository" and not is_remote(name) else name
 
 

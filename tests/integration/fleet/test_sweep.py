@@ -55,7 +55,7 @@ async def test_a_run_waits_in_its_queue_with_its_priority_and_takes_no_place_fro
     await set_limit(server.db, Limit("workflow", "notes", 1), by="test")
     lost = await office.start(queue="gpu")  # before there are tables of the queue: its job is lost
     other = await office.start()
-    with machines(folder, fleet_url, "alpha"):
+    with machines(folder, fleet_url, "alpha", arguments=("--queues", "runs")):
         # Nobody takes gpu: the run that waits there has no place of the workflow's.
         assert (await office.wait_for(other))["state"] == "completed"
         waiting = await office.start(queue="gpu", priority=7)
@@ -66,7 +66,10 @@ async def test_a_run_waits_in_its_queue_with_its_priority_and_takes_no_place_fro
     jobs = await read(server.db, "SELECT queueing_lock, queue_name, priority FROM procrastinate_jobs")
     assert jobs == [(waiting, "gpu", 7)]
     with machines(folder, fleet_url, "beta", arguments=("--queues", "gpu"), HOLDFAST_QUEUES="runs,gpu"):
-        for run_id in (lost, waiting):
+        assert (await office.wait_for(waiting))["state"] == "completed"
+    with machines(folder, fleet_url, "gamma"):  # which takes from all
+        last = await office.start(queue="gpu")
+        for run_id in (lost, last):
             assert (await office.wait_for(run_id))["state"] == "completed"
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.config import load_config
+from holdfast.errors import RepositoryNotAllowed
+from holdfast.fleet.assembly import list_queues
 from holdfast.fleet.limits import Limit, check_limit, find_differences
 
 
@@ -13,6 +15,18 @@ from holdfast.fleet.limits import Limit, check_limit, find_differences
 )
 def test_a_repository_that_is_named_by_a_url_keeps_its_name(url: str) -> None:
     assert check_limit("repository", url, 2) == ("repository", url)
+
+
+def test_a_password_is_never_stored_with_a_limit_and_one_that_was_can_be_removed() -> None:
+    url = "https://ann:secret@git.example.org/shop.git"
+    with pytest.raises(RepositoryNotAllowed) as refused:
+        check_limit("repository", url, 2)
+    assert "secret" not in str(refused.value)
+    assert check_limit("repository", url) == ("repository", url)
+
+
+def test_a_worker_takes_from_all_queues_that_runs_and_flows_may_name() -> None:
+    assert list_queues(load_config(queues="img")) == ("img", "runs", "default")
 
 
 def test_a_repository_that_is_a_folder_is_named_by_its_whole_path() -> None:

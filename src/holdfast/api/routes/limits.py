@@ -10,7 +10,9 @@ from holdfast.api.http.auth import Admin, Viewer
 from holdfast.api.http.openapi import READ, WRITE_ONE
 from holdfast.api.schemas import Text
 from holdfast.api.server.server import ServerDep
+from holdfast.errors import LimitInvalid
 from holdfast.fleet.limits import Limit, find_differences, read_all, remove_limit, set_limit
+from holdfast.workspace.transfer.remotes import is_remote
 
 router = APIRouter(tags=["limits"])
 LimitName = Annotated[Text, Field(max_length=4000)]
@@ -44,6 +46,8 @@ async def show_limits(server: ServerDep, _identity: Viewer) -> LimitList:
 @router.put("/api/limits", responses=WRITE_ONE, status_code=204, summary="Set a limit for all processes")
 async def put_limit(body: SetLimit, server: ServerDep, identity: Admin) -> None:
     """Set a limit, in place of the one that was there; runs that waited for it are looked at again."""
+    if body.kind == "repository" and not (body.name.startswith("/") or is_remote(body.name)):
+        raise LimitInvalid(f"{body.name!r} is no repository.", hint="Name it by its whole path, or by its URL.")
     await set_limit(server.db, Limit(body.kind, body.name, body.amount), by=identity.name)
     server.wake()
 

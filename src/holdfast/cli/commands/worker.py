@@ -20,7 +20,7 @@ _CLOSE_S = 2.0  # for what still waits for a database that is away
 def worker(
     slots: Annotated[int, typer.Option("--slots", min=1, max=1000, help="How many runs it drives at a time.")] = 8,
     queues: Annotated[
-        str | None, typer.Option("--queues", metavar="A,B", help="The queues that it takes runs from.")
+        str | None, typer.Option("--queues", metavar="A,B", help="The queues that it takes runs from; else all.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Its name; else the machine's, and a number.")] = None,
     flows: Annotated[
@@ -78,9 +78,9 @@ def worker(
 def _check_queues(names: tuple[str, ...], config: Any) -> None:
     """Raise `QueueUnknown` for a queue that no run can name: the worker would wait there for ever."""
     from holdfast.errors import QueueUnknown, did_you_mean
-    from holdfast.persistence.fleet import QUEUES
+    from holdfast.fleet.assembly import list_queues
 
-    known = tuple(dict.fromkeys((*config.queues, *QUEUES)))
+    known = list_queues(config)
     for name in names:
         if name not in known:
             raise QueueUnknown(

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.runtime.checkpoint.private_files import make_private_folder
 from holdfast.workspace.commands.processes import read_boot_id
 from holdfast.workspace.commands.spool import spool_folder
 from holdfast.workspace.files import hold_lock, write_whole
@@ -39,7 +40,7 @@ def find_place(data_dir: Path) -> CommandPlace:
     path = data_dir.resolve() / _FILE
     name = _read_name(path)
     if not name:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(path.parent)
         with hold_lock(path.with_name(f"{_FILE}.lock")):  # whoever is first has named it
             name = _read_name(path)
             if not name:  # none yet, or an earlier version lost it to a power cut: what ran here before is elsewhere's

@@ -12,12 +12,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast.errors import RepositoryMissing, RepositoryNotAllowed, WorkspaceConflict, WorkspaceError
+from holdfast.runtime.checkpoint.private_files import make_private_folder
 from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import TIMEOUT_S, Git
 from holdfast.workspace.refs import find_name_fault, is_own_branch
 from holdfast.workspace.transfer.packs import find_missing
 
 _MIRROR = "remote-"
+_MOST_REASON_CHARS = 300
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+)@(?P<host>[A-Za-z0-9._-]+):(?P<path>[^\s:][^\s]*)")
 _NO_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*::|[^/\s]+@[^/\s]+:")
@@ -158,14 +160,23 @@ def push_commit(git: Git, url: str, commit: str, branch: str, *, place: str = ""
     target = f"{commit}:refs/heads/{branch}"
     done = git.run("push", "--quiet", "--porcelain", place or url, target, ok=(0, 1, 128))
     if done.exit_code and re.search(r"\[(remote )?rejected\]", done.stdout.decode(errors="replace") + done.stderr):
-        message = f"Branch {branch} of {url} does not take the result: it has moved meanwhile, or is protected."
+        message = f"Branch {branch} of {url} does not take the result: {_find_refusal(done.stderr)}."
         raise WorkspaceConflict(message, paths=(), hint="Merge again, or name another branch with --into.")
     if done.exit_code:
         raise unreached(url, done.stderr)
 
 
+def _find_refusal(stderr: str) -> str:
+    """Return what the remote says about a push that it refuses, in a line; else what it usually is."""
+    lines = [line.removeprefix("remote:").strip() for line in stderr.splitlines() if line.startswith("remote:")]
+    said = " ".join(line for line in lines if line and not line.startswith("error: hook declined"))
+    plain = "".join(char if char.isprintable() else " " for char in said)
+    return f"it answers “{plain[:_MOST_REASON_CHARS].rstrip()}”" if plain else "it has moved meanwhile, or is protected"
+
+
 def _ensure_mirror(url: str, data_dir: Path) -> Path:
     mirror = mirror_path(url, data_dir)
+    make_private_folder(data_dir)
     mirror.parent.mkdir(parents=True, exist_ok=True)
     if (mirror / "HEAD").exists():
         return mirror

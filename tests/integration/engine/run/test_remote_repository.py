@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,12 +87,13 @@ async def test_a_branch_that_does_not_take_the_result_is_a_conflict(world: World
     run_id = str((await world.run(edit, "one", engine=settings(bare), repo_path=f"file://{bare}")).run_id)
     hook = bare / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.write_text("#!/bin/sh\necho no pushes today >&2\nexit 1\n")
     hook.chmod(0o755)
     before = git(bare, "rev-parse", "main")
     config = load_config(data_dir=world.data_dir, **settings(bare))
-    with pytest.raises(WorkspaceConflict):
+    with pytest.raises(WorkspaceConflict, match="it answers “no pushes today”"):
         await merge_run(world.db, config, run_id, MergeRequest())
+    assert stat.S_IMODE(world.data_dir.stat().st_mode) == 0o700
     mirror = remotes.mirror_path(f"file://{bare}", world.data_dir)
     assert (git(bare, "rev-parse", "main"), git(mirror, "rev-parse", "main")) == (before, before)
 
