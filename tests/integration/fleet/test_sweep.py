@@ -41,10 +41,20 @@ async def db(fleet_url: str) -> AsyncIterator[Database]:
     await db.dispose()
 
 
-async def add_overdue(db: Database, folder: Path, **values: Any) -> None:
+IN_HALF_AN_HOUR = """
+UPDATE schedules SET next_at = to_char((clock_timestamp() + interval '30 minutes') AT TIME ZONE 'UTC',
+                                       'YYYY-MM-DD"T"HH24\\:MI\\:SS.MS"Z"') RETURNING next_at
+"""
+
+
+async def add_monthly(db: Database, folder: Path, **values: Any) -> None:
     schedule = Schedule(**{"name": "monthly", "target": "notes", "cron": "0 0 1 * *", "missed": "once", **values})
     config = load_config(data_dir=folder / "data", workspace_root=folder / "work")
     await add_schedule(db, config, schedule)
+
+
+async def add_overdue(db: Database, folder: Path, **values: Any) -> None:
+    await add_monthly(db, folder, **values)
     await read(db, "UPDATE schedules SET last_at = :at, next_at = :at RETURNING name", at=PAST)
 
 
@@ -124,12 +134,8 @@ async def test_a_worker_whose_clock_is_an_hour_ahead_says_so_and_goes_by_the_dat
     add_deadline(folder, "30m")
     (folder / "counting.py").write_text(FLOWS)
     repo = str(folder / "work" / "repo")
-    await add_overdue(db, folder, name="later", repo_path=repo, options={"simulate": True})
-    ((in_an_hour,),) = await read(
-        db,
-        "UPDATE schedules SET next_at = to_char((clock_timestamp() + interval '30 minutes') AT TIME ZONE 'UTC', "
-        """'YYYY-MM-DD"T"HH24\\:MI\\:SS.MS"Z"') RETURNING next_at""",
-    )
+    await add_monthly(db, folder, name="later", repo_path=repo, options={"simulate": True})
+    ((in_an_hour,),) = await read(db, IN_HALF_AN_HOUR)
     flows = ("--flows", str(folder / "counting.py"))
     with machines(folder, fleet_url, "early", arguments=flows, **{AHEAD_S: "3600"}):
         with waiting_until("the worker has told of its clock"):
