@@ -212,7 +212,7 @@ class ScheduleClock:
     """
 
     def __init__(self, db: Database, engines: EngineSource, *, worker: str = "") -> None:
-        """`worker` is the name by which `holdfast workers` lists this process, if it does; else its machine counts."""
+        """Take the name by which `holdfast workers` lists this process as `worker`; without one its machine counts."""
         self._db = db
         self._engines = engines
         self._place = f"Worker {worker}" if worker else f"Server on {socket.gethostname()}"
