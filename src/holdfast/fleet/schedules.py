@@ -228,6 +228,7 @@ class ScheduleClock:
         What cannot be started is recorded at its schedule and tried again. What takes longer than `patience_s` goes on
         after the return, and is counted by a later call, until `close`.
         """
+        count = await self._collect()
         for schedule in await list_due_schedules(self._db):
             if schedule.name in self._under_way or self._not_before.get(schedule.name, 0.0) > time.monotonic():
                 continue
@@ -236,6 +237,10 @@ class ScheduleClock:
             self._under_way[schedule.name] = asyncio.create_task(firing, name=f"holdfast-schedule-{schedule.name}")
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=patience_s)
+        return count + await self._collect()
+
+    async def _collect(self) -> int:
+        """Count the runs of what has ended since the last call. Raises what a schedule's problem could not be."""
         ended = [self._under_way.pop(name) for name, task in list(self._under_way.items()) if task.done()]
         outcomes = await asyncio.gather(*ended, return_exceptions=True)
         for outcome in outcomes:
