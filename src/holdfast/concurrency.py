@@ -6,14 +6,26 @@ result. So nothing here relies on the work to end when it is cancelled: it is ca
 
 import asyncio
 import contextlib
+import contextvars
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _AGAIN_S = 0.25  # between two cancellations of the same task: long enough to clean up after the first
+_REMOTE = ThreadPoolExecutor(32, thread_name_prefix="holdfast-remote")  # a thread is made when it is needed
 _END_S = 0.3  # how long whoever gives a task up waits for its end
+
+
+async def in_remote_thread(work: Callable[[], _T]) -> _T:
+    """Do work that waits for a stranger's server, as `asyncio.to_thread` does, in none of the threads of our own work.
+
+    However many wait, files and database are read meanwhile.
+    """
+    context = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(_REMOTE, lambda: context.run(work))
 
 
 async def shielded(work: Awaitable[_T]) -> _T:

@@ -8,7 +8,7 @@ from holdfast.fleet.in_process import InProcessQueue
 from holdfast.fleet.port import Queue
 from holdfast.fleet.run_drive import RunDrives
 from holdfast.fleet.schedules import EngineSource, ScheduleClock
-from holdfast.fleet.worker import Worker, WorkerOptions
+from holdfast.fleet.worker import Worker, WorkerOptions, default_name
 from holdfast.flows.service.flow_registry import FlowDefinition, load_flows, to_definitions
 from holdfast.flows.service.flow_times import FlowTimes
 from holdfast.persistence.db import Database
@@ -48,12 +48,13 @@ def make_worker(
     if config.flows and db.path is None:
         load_flows(config.flows)
         flows = to_definitions(None)
-    options = replace(options, queues=options.queues or list_queues(config), flows=tuple(sorted(flows)))
+    name = options.name or default_name()
+    options = replace(options, name=name, queues=options.queues or list_queues(config), flows=tuple(sorted(flows)))
     queue = make_queue(db, options)
     # On one machine there is nobody to leave a run to: it fails, and says what is missing.
     is_shared = queue.describe().is_shared
     queues = options.queues if is_shared else None
     drives = RunDrives(db, journal, config, engines.for_repository, flows=flows, is_choosy=is_shared, queues=queues)
     times = FlowTimes(db.store, flows.values(), poll_s=options.poll_s)
-    clock = ScheduleClock(db, engines)
+    clock = ScheduleClock(db, engines, worker=name if is_shared else "")
     return Worker(db, journal, queue, drives, clock, options, flow_times=times, on_end=on_end), queue

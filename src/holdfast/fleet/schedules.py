@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import socket
 import time
 import uuid
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
+from holdfast.concurrency import cancel_within
 from holdfast.config import Config
 from holdfast.engine.run.create import RunOrder
 from holdfast.engine.workflow_engine import WorkflowEngine
@@ -56,6 +58,8 @@ MISSED, OVERLAP, KINDS = get_args(Missed), get_args(Overlap), ("workflow", "flow
 _NAMESPACE = uuid.UUID("6b1d1f5e-0d0b-4f55-9a43-5d4c8b2f7a10")
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 _TRY_AGAIN_S = 30.0
+_MOST_AT_ONCE = 8
+_CLOSE_S = 1.0
 _log = logging.getLogger("holdfast.fleet")
 
 
@@ -201,35 +205,69 @@ async def start_scheduled(
 
 
 class ScheduleClock:
-    """Fires what is due, in any number of processes at once."""
+    """Fires what is due, in any number of processes at once.
 
-    def __init__(self, db: Database, engines: EngineSource) -> None:
+    Schedules are started beside each other: one whose repository is on a server that says nothing keeps no other from
+    its time. One whose start is under way is not started again by this process.
+    """
+
+    def __init__(self, db: Database, engines: EngineSource, *, worker: str = "") -> None:
+        """Take the name by which `holdfast workers` lists this process as `worker`; without one its machine counts."""
         self._db = db
         self._engines = engines
+        self._place = f"Worker {worker}" if worker else f"Server on {socket.gethostname()}"
         self._not_before: dict[str, float] = {}
-        self._last_look_s = 0.0
+        self._last_took_s: dict[str, float] = {}
+        self._under_way: dict[str, asyncio.Task[int]] = {}
+        # What a network holds up must not take the places of what is on this machine.
+        self._places = {is_remote: asyncio.Semaphore(_MOST_AT_ONCE) for is_remote in (False, True)}
 
-    async def fire_due(self) -> int:
-        """Start a run for each time that has come, by the database's clock, and return how many.
+    async def fire_due(self, *, patience_s: float | None = None) -> int:
+        """Start a run for each time that has come, by the database's clock, and return how many were started.
 
-        What cannot be started is recorded at its schedule and tried again; the others are not kept from starting. A
-        time that came while others were being started was not missed, however long that took.
+        What cannot be started is recorded at its schedule and tried again. What takes longer than `patience_s` goes on
+        after the return, and is counted by a later call, until `close`.
         """
-        began, before_s = time.monotonic(), self._last_look_s
-        count = 0
+        count = await self._collect()
         for schedule in await list_due_schedules(self._db):
-            if self._not_before.get(schedule.name, 0.0) > time.monotonic():
+            if schedule.name in self._under_way or self._not_before.get(schedule.name, 0.0) > time.monotonic():
                 continue
             self._not_before.pop(schedule.name, None)
-            busy_s = before_s + time.monotonic() - began
+            firing = self._fire_in_turn(schedule, since=time.monotonic())
+            self._under_way[schedule.name] = asyncio.create_task(firing, name=f"holdfast-schedule-{schedule.name}")
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=patience_s)
+        return count + await self._collect()
+
+    async def _collect(self) -> int:
+        """Count the runs of what has ended since the last call. Raises what a schedule's problem could not be."""
+        ended = [self._under_way.pop(name) for name, task in list(self._under_way.items()) if task.done()]
+        outcomes = await asyncio.gather(*ended, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return sum(count for count in outcomes if isinstance(count, int))
+
+    async def close(self) -> None:
+        """Give up what is under way. # crash: what it has started is found by its id."""
+        await cancel_within(list(self._under_way.values()), _CLOSE_S)
+
+    async def _fire_in_turn(self, schedule: Schedule, *, since: float) -> int:
+        """Fire a schedule that is due, when there is a place for it.
+
+        A time that came while it waited for that, or while its own last one was being started, was not missed.
+        """
+        async with self._places[to_folder(schedule.repo_path) is None]:
+            busy_s = time.monotonic() - since + self._last_took_s.pop(schedule.name, 0.0)
             try:
-                count += await self._fire(schedule, grace=GRACE + timedelta(seconds=busy_s))
+                return await self._fire(schedule, grace=GRACE + timedelta(seconds=busy_s))
             except RunBusy:
-                continue  # another process is just at it
+                return 0  # another process is just at it
             except Exception as error:
                 await self._give_notice(schedule, error)
-        self._last_look_s = time.monotonic() - began
-        return count
+                return 0
+            finally:
+                self._last_took_s[schedule.name] = time.monotonic() - since
 
     async def _fire(self, schedule: Schedule, *, grace: timedelta) -> int:
         cron = CronLine(schedule.cron, schedule.zone)
@@ -275,7 +313,8 @@ class ScheduleClock:
         _log.warning(
             "A schedule could not start its run: %s", problem, exc_info=None if is_ours else error, extra=about
         )
-        await note_problem(self._db, schedule, problem)
+        # Settings and folders may differ from machine to machine: whoever reads it must know where to look.
+        await note_problem(self._db, schedule, f"{self._place}: {problem}")
 
 
 def _to_moment(text: str) -> datetime:

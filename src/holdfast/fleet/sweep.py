@@ -106,8 +106,9 @@ class Sweep:
         finally:
             self._hearing.close()
             if self._firing is not None:
-                self._firing.cancel()  # crash: what it has started is found by its id
+                self._firing.cancel()
                 await asyncio.wait([self._firing])
+            await self._schedules.close()
 
     async def _look_for_us(self, taker: RunTaker) -> None:
         await decide_overdue(self._db, self._journal, said=self._undecided)
@@ -172,7 +173,7 @@ class Sweep:
 
     async def _fire(self) -> None:
         try:
-            if await self._schedules.fire_due():
+            if await self._schedules.fire_due(patience_s=self._poll_s):
                 self.wake()
         except HoldfastError as error:
             _log.warning("Schedules could not be read; it is tried again: %s", error.message)

@@ -71,6 +71,11 @@ class WorkerOptions:
     """Of runs of workflows, if it is shorter: their calls can be cut off and made again without asking anybody."""
 
 
+def default_name() -> str:
+    """Return the name of a worker that has none: that of the machine, with the process's number."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
 class Worker:
     """Takes runs from a queue and drives each in a task of its own, until it is stopped or drained."""
 
@@ -111,7 +116,7 @@ class Worker:
         self._since = time.time()
         self._stopping: asyncio.Task[None] | None = None
         self.facts = WorkerFacts(
-            options.name or f"{socket.gethostname()}-{os.getpid()}",
+            options.name or default_name(),
             self._owner.to_text(),
             self._owner.host,
             __version__,

@@ -212,10 +212,10 @@ def _read_clock_once(db: Database) -> Any:
 
 
 def select_due_times(db: Database) -> CompoundSelect[Any]:
-    """Select on Postgres since when, as `due_since`, each due run has been so that nobody drives and no limit holds."""
+    """Select on Postgres the queue of each due run that nobody drives and no limit holds, and its `due_since`."""
     due_since = func.greatest(RunRow.updated_at, RunRow.due_at).label("due_since")
     parts = _select_due(_read_clock_once(db), RunRow.waits_for.is_(None), _IS_FREE)
-    return union_all(*(part.outerjoin(_OWNER, true()).with_only_columns(due_since) for part in parts))
+    return union_all(*(part.outerjoin(_OWNER, true()).with_only_columns(RunRow.queue, due_since) for part in parts))
 
 
 async def _admit_in_turn(db: Database, session: AsyncSession, rows: Sequence[Any]) -> list[DueRun]:

@@ -14,7 +14,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from holdfast.errors import WorkspaceError
 from holdfast.keys import without_keys
+from holdfast.workspace.commands.process_tree import kill_tree
 from holdfast.workspace.commands.process_watch import ProcessWatch
 from holdfast.workspace.repository_guard.git_settings import OverridesCache, Setting, parse_settings, to_environment
 
@@ -36,6 +37,7 @@ GIT_PROCESSES: ContextVar["GitProcesses | None"] = ContextVar("git_processes", d
 
 TIMEOUT_S = 900.0
 CONTENTION_WAIT_S = 10.0
+_LOOK_S = 0.5
 
 _SAFE = (
     "core.hooksPath=/dev/null",
@@ -174,9 +176,14 @@ class Git:
         return {name: None if " " in line else line for name, line in zip(names, lines, strict=True)}
 
     def _run_once(self, args: tuple[str, ...], stdin: bytes) -> GitResult:
-        return self._call([*self._command(), *args], stdin, self._environment())
+        done = self._call([*self._command(), *args], stdin, self._environment())
+        assert done is not None  # nobody gives it up
+        return done
 
-    def _call(self, command: list[str], stdin: bytes, env: dict[str, str]) -> GitResult:
+    def _call(
+        self, command: list[str], stdin: bytes, env: dict[str, str], *, is_silent: Callable[[], bool] | None = None
+    ) -> GitResult | None:
+        """Run git; `None` if it was given up as silent, which is asked for every moment."""
         processes = GIT_PROCESSES.get() or GitProcesses()
         try:
             process = processes.start(
@@ -192,17 +199,16 @@ class Git:
             raise WorkspaceError("git was not found.", hint="Install git 2.38 or later.") from missing
         with process:
             try:
-                stdout, stderr = process.communicate(stdin, timeout=TIMEOUT_S)
+                output = _communicate(process, stdin, is_silent)
             except subprocess.TimeoutExpired as late:
-                process.kill()
-                process.communicate()
+                kill_tree(process)
                 raise _too_late(command[1:]) from late
             except BaseException:
                 process.kill()
                 raise
             finally:
                 processes.note_end(process)
-        return GitResult(process.returncode, stdout, stderr.decode(errors="replace"))
+        return output and GitResult(process.returncode, output[0], output[1].decode(errors="replace"))
 
     @contextmanager
     def stream(self, *args: str, stdin: bytes = b"") -> Iterator[IO[bytes]]:
@@ -278,6 +284,7 @@ class Git:
     def _list_settings(self) -> tuple[list[Setting], list[Path]]:
         command = [*self._command(), "config", "--list", "--includes", "--show-scope", "--show-origin", "-z"]
         done = self._call(command, b"", _clean_environment())
+        assert done is not None
         return parse_settings(done.stdout)
 
     def _command(self) -> list[str]:
@@ -329,6 +336,24 @@ _FIXED_VARIABLES = {
     "GIT_ADVICE": "0",
     **identity(HOLDFAST),
 }
+
+
+def _communicate(
+    process: "subprocess.Popen[bytes]", stdin: bytes, is_silent: Callable[[], bool] | None
+) -> tuple[bytes, bytes] | None:
+    """Return what a process says; `None` once it was given up, and killed. Raises `TimeoutExpired`."""
+    deadline, unsent = time.monotonic() + TIMEOUT_S, stdin
+    while True:
+        left_s = deadline - time.monotonic()
+        try:
+            return process.communicate(unsent, timeout=left_s if is_silent is None else min(_LOOK_S, left_s))
+        except subprocess.TimeoutExpired:
+            unsent = b""  # it has it, or gets the rest with the next call
+            if is_silent is None or left_s <= _LOOK_S:
+                raise
+            if is_silent():
+                kill_tree(process)  # a helper of a transport would go on for itself
+                return None
 
 
 def _too_late(args: Sequence[str]) -> WorkspaceError:

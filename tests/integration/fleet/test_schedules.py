@@ -1,6 +1,7 @@
 """Schedules start each run once: two that fire at once, a crash after the start, missed times, overlaps, no clock's."""
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -38,6 +39,10 @@ from holdfast.persistence.statements import now_text, to_time_text
 from holdfast.runtime.stores import open_journal
 
 PAST = "2026-01-01T00:00:00.000Z"
+
+
+class Died(BaseException):
+    """The process is gone."""
 
 
 @pytest.fixture
@@ -99,10 +104,10 @@ async def test_a_crash_between_start_and_record_starts_nothing_again(
     await add_overdue(world, hourly(tmp_path))
 
     async def die(*_args: Any, **_kw: Any) -> bool:
-        raise KeyboardInterrupt
+        raise Died
 
     monkeypatch.setattr(schedules, "advance_schedule", die)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Died):
         await ScheduleClock(db, engines).fire_due()
     monkeypatch.undo()
     assert len(await read_runs(db)) == 1
@@ -151,6 +156,7 @@ async def test_a_time_that_could_not_start_is_tried_until_the_next_one_comes(wor
     assert await ScheduleClock(db, engines).fire_due() == 0
     failed = await get_schedule(db, "hourly")
     assert (failed.next_at, failed.last_at, failed.is_tried_again) == (times["due"], times["last"], True)
+    assert str(failed.problem).startswith(f"Server on {socket.gethostname()}: ")
     assert "repo is no folder" in str(failed.problem)
 
     (tmp_path / "away").rename(tmp_path / "repo")
@@ -191,6 +197,63 @@ async def test_the_problem_of_a_process_that_another_has_overtaken_is_not_record
     assert (await get_schedule(db, "hourly")).problem is None
 
 
+async def test_a_server_that_says_nothing_keeps_no_other_schedule_from_its_time(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, _, engines = world
+    says_something, began = asyncio.Event(), list[str]()
+    check_trust = engines.check_trust
+
+    async def hang_if_remote(repo: Path | None, *args: Any, **options: Any) -> Any:
+        if repo is None:
+            began.append("hangs")
+            await says_something.wait()
+        return await check_trust(repo, *args, **options)
+
+    monkeypatch.setattr(engines, "check_trust", hang_if_remote)
+    monkeypatch.setattr(schedules, "_MOST_AT_ONCE", 2)
+    clock = ScheduleClock(db, engines)
+    for name in ("a", "b", "c"):
+        await add_overdue(world, hourly(tmp_path, name=name, repo_path="file:///silent/r.git"))
+    assert await clock.fire_due(patience_s=0.0) == 0
+    for name in ("x", "y", "z"):
+        await add_overdue(world, hourly(tmp_path, name=name))
+    count = 0
+    with waiting_until("those on this machine have started"):
+        while count < 3:
+            count += await clock.fire_due(patience_s=0.02)
+    assert {run.schedule for run in await read_runs(db)} == {"x", "y", "z"}
+    assert began == ["hangs"] * 2  # not more at once, and none again
+
+    says_something.set()
+    await clock.fire_due()
+    assert began == ["hangs"] * 3
+    problems = [str((await get_schedule(db, name)).problem) for name in ("a", "b", "c")]
+    assert ["not among the allowed" in problem for problem in problems] == [True] * 3
+
+
+async def test_a_closed_clock_has_nothing_under_way(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, _, engines = world
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(*_args: Any, **_options: Any) -> Any:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(engines, "check_trust", hang)
+    clock = ScheduleClock(db, engines)
+    await add_overdue(world, hourly(tmp_path))
+    assert await clock.fire_due(patience_s=0.0) == 0
+    await began.wait()
+    await clock.close()
+    assert ended.is_set()
+
+
 async def test_a_time_that_came_while_another_schedule_was_slow_was_not_missed(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +273,7 @@ async def test_a_time_that_came_while_another_schedule_was_slow_was_not_missed(
 
     monkeypatch.setattr(engines, "check_trust", be_slow)
     monkeypatch.setattr(schedules, "time", SimpleNamespace(monotonic=lambda: elapsed[0]))
+    monkeypatch.setattr(schedules, "_MOST_AT_ONCE", 1)
     assert await ScheduleClock(db, engines).fire_due() == 1
     assert (await get_schedule(db, "hourly")).last_at == times["due"]
 

@@ -146,7 +146,7 @@ async def test_f5_what_waits_or_is_over_is_not_looked_at(postgres_url: str) -> N
             assert await ids(db, limit=100) == DUE
             found = await beat(db, facts, driven=0, queue_parts=queue.describe().parts)
             assert ({job.run_id for job in found.due}, found.overdue_at) == ({*DUE, "left", "woken"}, None)
-            assert (await count_due(db))[0] == 5
+            assert sum((await count_due(db))[0].values()) == 5
             async with db.session() as session:
                 await session.execute(text("SELECT pg_stat_force_next_flush()"))
             async with db.session() as session:
@@ -205,7 +205,7 @@ async def test_an_overdue_approval_of_a_run_that_is_over_is_nobodys_work(postgre
 async def test_what_is_counted_as_due_is_what_another_worker_could_take(postgres_url: str) -> None:
     with fresh_schema(postgres_url) as url:
         async with open_database(url) as db:
-            assert await count_due(db) == (0, 0.0)
+            assert await count_due(db) == ({}, 0.0)
             states = {"begun": "pending", "left": "running", "asked": "paused", "later": "pending", "full": "pending"}
             for run_id, state in states.items():
                 await insert(db, run_id, state, wake="w" if state == "paused" else "")
@@ -218,10 +218,11 @@ async def test_what_is_counted_as_due_is_what_another_worker_could_take(postgres
                 "INSERT INTO journal_runs (run_id, owner, lease_until) VALUES (:id, :owner, now() + interval '{} s')"
             )
             await run_sql(db, owned.format(-1), id="left", owner=ELSEWHERE)
-            count, oldest_s = await count_due(db)
-            assert (count, 90 <= oldest_s < 600) == (3, True)
+            await run_sql(db, "UPDATE runs SET queue = 'gpu' WHERE id = 'begun'")
+            counts, oldest_s = await count_due(db)
+            assert (counts, 90 <= oldest_s < 600) == ({"gpu": 1, "runs": 2}, True)
 
             await run_sql(db, "UPDATE journal_runs SET lease_until = now() + interval '600 s'")
             await run_sql(db, "UPDATE runs SET wake = NULL WHERE id = 'asked'")
-            count, oldest_s = await count_due(db)
-            assert (count, 30 <= oldest_s < 90) == (1, True)
+            counts, oldest_s = await count_due(db)
+            assert (counts, 30 <= oldest_s < 90) == ({"gpu": 1}, True)

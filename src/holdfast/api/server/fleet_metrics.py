@@ -20,6 +20,8 @@ from holdfast.runtime.checkpoint.base import Append, AppendResult, Leases
 _MOST_BYTES = 8192
 _CLOSE_S = 1.0
 _DATABASE_S = 3.0  # whoever asks waits for ten
+_FREE_BY_QUEUE = "The same by queue. A worker of several queues counts in each, so that these add up to more."
+_MISSED = "Renewals of this process's leases that failed when they were due; one for all of its leases."
 _log = logging.getLogger("holdfast.fleet")
 
 
@@ -28,14 +30,24 @@ async def list_fleet_figures(db: Database) -> list[str]:
     if db.path is not None:
         return []
     workers = [worker for worker in await list_workers(db) if worker.is_alive]
-    free = sum(max(0, worker.slots - worker.driven) for worker in workers if not worker.is_draining)
+    takers = [(worker, max(0, worker.slots - worker.driven)) for worker in workers if not worker.is_draining]
     due, oldest_s = await count_due(db)
+    queues = sorted({*due, *(queue for worker in workers for queue in worker.queues)})
+    free = {queue: sum(slots for worker, slots in takers if queue in worker.queues) for queue in queues}
     return [
-        *gauge("holdfast_fleet_due", "Runs and flows that are due and that nobody drives.", {(): due}),
+        *gauge("holdfast_fleet_due", "Runs and flows that are due and that nobody drives.", {(): sum(due.values())}),
+        *gauge("holdfast_fleet_queue_due", "The same by queue.", {_of(queue): due.get(queue, 0) for queue in queues}),
         *gauge("holdfast_fleet_oldest_due_seconds", "How long the oldest run has been due.", {(): oldest_s}),
-        *gauge("holdfast_fleet_free_slots", "Places of the workers that are free.", {(): free}),
+        *gauge(
+            "holdfast_fleet_free_slots", "Places of the workers that are free.", {(): sum(slots for _, slots in takers)}
+        ),
+        *gauge("holdfast_fleet_queue_free_slots", _FREE_BY_QUEUE, {_of(queue): free[queue] for queue in queues}),
         *gauge("holdfast_fleet_workers", "Workers that are alive.", {(): len(workers)}),
     ]
+
+
+def _of(queue: str) -> Labels:
+    return (("queue", queue),)
 
 
 class FleetProbe:
@@ -92,7 +104,7 @@ class DriveMetrics:
         counts: Mapping[str, tuple[str, Mapping[Labels, float]]] = {
             "takeovers": ("Runs taken over from an owner that was gone.", {(): takeovers}),
             "appends_refused": ("Appends that were refused.", _by_code(self._refused)),
-            "renewals_missed": ("Renewals of leases that failed.", {(): missed}),
+            "renewals_missed": (_MISSED, {(): missed}),
             "packs_carried": ("Packs of files that went into the database.", {(): self._packs}),
             "pack_bytes_carried": ("Bytes of these packs.", {(): self._pack_bytes}),
         }

@@ -92,7 +92,7 @@ async def fire_for_ever(clock: ScheduleClock, options: ServerOptions) -> None:
     """Start the runs of schedules when their times come, until cancelled, where no worker does so."""
     while True:
         try:
-            await clock.fire_due()
+            await clock.fire_due(patience_s=options.poll_s)
         except HoldfastError as error:
             _log.warning("Schedules could not be read; it is tried again: %s", error.message)
         except Exception:
@@ -236,7 +236,9 @@ class ServerHolder:
                 await stack.enter_async_context(flows)
             if worker is None:
                 # It may have repositories that no worker has; what a worker fires too is one run all the same.
-                firing = asyncio.create_task(fire_for_ever(ScheduleClock(db, engines), options))
+                clock = ScheduleClock(db, engines)
+                stack.push_async_callback(clock.close)
+                firing = asyncio.create_task(fire_for_ever(clock, options))
                 stack.push_async_callback(_end, firing)
             run_streams = RunStreams(db, journal, max_queued=options.max_queued_events)
             stack.push_async_callback(run_streams.wait_closed)

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.binding import BackendAvailability, Binding, PersonaConsentStore, bind_personas
+from holdfast.concurrency import in_remote_thread
 from holdfast.config import Config
 from holdfast.definitions.files import is_folder
 from holdfast.engine.conversation.journal import is_conversation
@@ -68,7 +69,8 @@ class RunBinder:
         if limit is None and not is_rehearsal:
             limit = self.config.run_budget_usd
         # crash: nothing is written yet; the commit is fixed here, so that the run starts from what its maker saw.
-        start = await asyncio.to_thread(self._find_start, repository, request.base_branch)
+        in_thread = in_remote_thread if is_remote(repository) else asyncio.to_thread
+        start = await in_thread(lambda: self._find_start(repository, request.base_branch))
         new = NewRun(
             run_id=new_run_id(request.pre_allocated_run_id),
             template=request.template,

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+from holdfast.concurrency import in_remote_thread
 from holdfast.config import Config
 from holdfast.errors import RepositoryMissing, WorkspaceError
 from holdfast.persistence.carried_files import find_base, read_base_parts, read_packs
@@ -102,7 +103,7 @@ async def _find_repository(db: Database, config: Config, run: RunRow, base: RunB
     """Find or make the repository that has the run's base here; and say whether the real one is elsewhere."""
     if is_remote(run.repo_path):
         allowed = config.allowed_repositories
-        return await asyncio.to_thread(
+        return await in_remote_thread(
             lambda: open_mirror(run.repo_path, base.commit_id, config.data_dir, allowed=allowed)
         ), False
     if await asyncio.to_thread(_is_reached, config, run.repo_path, base):

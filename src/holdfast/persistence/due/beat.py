@@ -7,6 +7,7 @@ of all flows for due would read every journal instead.
 """
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -188,20 +189,25 @@ async def _sweep(db: Database, session: AsyncSession, *, has_queue: bool, queues
     return runs + [DueJob(row.run_id, row.queue, row.priority, row.flow) for row in flows]
 
 
-_COUNT_FLOWS = f"SELECT count(*), {NOW} - min(coalesce(f.wake_at, f.updated_at)) FROM ({_DUE_FLOWS}) AS f"  # noqa: S608 - ours
+_COUNT_FLOWS = f"""
+SELECT f.queue, count(*), {NOW} - min(coalesce(f.wake_at, f.updated_at)) FROM ({_DUE_FLOWS}) AS f GROUP BY f.queue
+"""  # noqa: S608 - ours
 
 
-async def count_due(db: Database) -> tuple[int, float]:
-    """Count what is due and not driven, and return for how many seconds the oldest of it has been so.
+async def count_due(db: Database) -> tuple[dict[str, int], float]:
+    """Count by queue what is due and not driven, and return for how many seconds the oldest of it has been so.
 
     A run whose time has not come, or that waits for a place of a limit, is not due: another worker would not help it.
     """
     times = select_due_times(db).subquery()
     oldest = func.extract("epoch", func.clock_timestamp() - cast(func.min(times.c.due_since), DateTime(timezone=True)))
     async with db.session() as session:
-        runs, runs_s = (await session.execute(select(func.count(), oldest).select_from(times))).one()
-        flows, flows_s = (await session.execute(text(_COUNT_FLOWS))).one()
-    return runs + flows, max(0.0, float(runs_s or 0), float(flows_s or 0))
+        runs = await session.execute(select(times.c.queue, func.count(), oldest).group_by(times.c.queue))
+        found = [*runs, *await session.execute(text(_COUNT_FLOWS))]
+    counts: Counter[str] = Counter()
+    for queue, count, _ in found:
+        counts[queue] += count
+    return dict(counts), max(0.0, *(float(seconds or 0) for *_, seconds in found), 0.0)
 
 
 async def find_takeovers(db: Database, run_id: str) -> tuple[int, tuple[int, ...]]:

@@ -207,7 +207,7 @@ class Leases(Protocol):
 
     @property
     def missed(self) -> int:
-        """How many renewals have failed so far."""
+        """How many times so far not all of them were renewed when they should be; each counts once, for all of them."""
         ...
 
     @property

@@ -17,6 +17,7 @@ from holdfast.workspace.files import hold_lock
 from holdfast.workspace.git import TIMEOUT_S, Git
 from holdfast.workspace.refs import find_name_fault, is_own_branch
 from holdfast.workspace.transfer.packs import find_missing
+from holdfast.workspace.transfer.remote_git import RemoteGit
 
 _MIRROR = "remote-"
 _MOST_REASON_CHARS = 300
@@ -93,10 +94,10 @@ def fetched_branch(url: str, branch: str | None, data_dir: Path) -> Iterator[tup
     the remote does not have is not in the copy either. Raises `RepositoryMissing`.
     """
     mirror = _ensure_mirror(url, data_dir)
+    name = branch or list_branches(url)[1]  # before the lock: who asks a server that is silent keeps no other waiting
+    if is_own_branch(name):
+        raise RepositoryNotAllowed(f"{name} is a branch that a run works on.", hint="Name another branch.")
     with hold_lock(mirror.with_suffix(".lock"), timeout_s=TIMEOUT_S):
-        name = branch or list_branches(url)[1]
-        if is_own_branch(name):
-            raise RepositoryNotAllowed(f"{name} is a branch that a run works on.", hint="Name another branch.")
         if find_name_fault(name) is None:  # whoever uses the name says what is wrong with it
             _fetch(url, name, mirror)
         yield mirror, name
@@ -187,11 +188,13 @@ def _ensure_mirror(url: str, data_dir: Path) -> Path:
 
 
 def remote_git(url: str, mirror: Path | None = None, env: Mapping[str, str] | None = None) -> Git:
-    """Return git that may reach the remote, from a repository of ours, with more variables if there are any."""
+    """Return git that may reach the remote, from a repository of ours, with more variables if there are any.
+
+    A server that says nothing ends it within a minute.
+    """
     # The user's own settings may have ssh in the place of https (`url.….insteadOf`), or the other way round.
     protocols = "file" if url.lower().startswith("file:") else ":".join(_SCHEMES)
-    stalled = {"GIT_HTTP_LOW_SPEED_LIMIT": "1", "GIT_HTTP_LOW_SPEED_TIME": "60"}
-    return Git(git_dir=mirror, env={"GIT_ALLOW_PROTOCOL": protocols, **stalled, **(env or {})})
+    return RemoteGit(git_dir=mirror, env={"GIT_ALLOW_PROTOCOL": protocols, **(env or {})})
 
 
 def unreached(url: str, stderr: str) -> WorkspaceError:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from tests.support.api.server_world import Api, NoteAgent, open_api
 from tests.support.git_server import PASSWORD, GitServer, serving_git
+from tests.support.silent_server import open_silent_server
 
 from holdfast import engine
 from holdfast.engine.merge import MergeRequest, merge_run
+from holdfast.workspace.transfer import remote_git
 
 
 def git(repo: Path, *command: str) -> str:
@@ -105,3 +107,17 @@ async def test_a_server_takes_no_url_unless_one_is_listed(api: Api) -> None:
             assert "a-secret" not in answer.text
         preview = (await api.operator.post("/api/runs/preview", json=api.body(repo_path=url))).json()
         assert "repository_not_allowed" in [problem["code"] for problem in preview["problems"]]
+
+
+async def test_a_request_with_the_url_of_a_server_that_says_nothing_is_answered(
+    furnished: Path, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_git, "SILENT_S", 1.0)
+    with open_silent_server() as port:
+        url = f"https://127.0.0.1:{port}/shop.git"
+        async with open_api(furnished, allowed_repositories=[url]) as api:
+            answer = await api.operator.post("/api/runs", json=api.body(repo_path=url))
+            preview = (await api.operator.post("/api/runs/preview", json=api.body(repo_path=url))).json()
+    assert (answer.status_code, answer.json()["code"]) == (409, "repository_missing"), answer.text
+    assert "has said nothing for 1 s" in answer.json()["detail"]
+    assert "repository_missing" in [problem["code"] for problem in preview["problems"]]

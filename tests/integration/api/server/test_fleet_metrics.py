@@ -12,6 +12,7 @@ from tests.support.postgres_server import fresh_schema
 from holdfast.api.server import fleet_metrics
 from holdfast.api.server.fleet_metrics import DriveMetrics, serve_metrics
 from holdfast.persistence.db import Database
+from holdfast.persistence.fleet import WorkerFacts, register
 
 WORKER = SimpleNamespace(count_driven=lambda: 3, facts=SimpleNamespace(slots=8))
 LEASES = SimpleNamespace(takeovers=0, missed=5)
@@ -67,3 +68,24 @@ async def test_a_worker_without_its_database_shows_its_own_figures_and_says_so(
     assert [figures["holdfast_database_up"] for figures in (before, *without, after)] == [1, 0, 0, 1]
     assert ["holdfast_fleet_due" in figures for figures in (before, *without, after)] == [True, False, False, True]
     assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_free_slots_count_for_the_queues_that_their_worker_takes(
+    url: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def count_five(_db: Database) -> tuple[dict[str, int], float]:
+        return {"gpu": 5}, 1.0
+
+    monkeypatch.setattr(fleet_metrics, "count_due", count_five)
+    db = Database(wire.url)
+    await register(db, WorkerFacts("alpha", "p1", "m", "1", 1, ("runs", "default"), ()))
+    await register(db, WorkerFacts("beta", "p2", "m", "1", 2, ("runs",), ()))
+    await db.dispose()
+
+    figures = await scrape(url)
+    by_queue = {
+        name: [figures.get(f'holdfast_fleet_queue_{name}{{queue="{queue}"}}') for queue in ("default", "gpu", "runs")]
+        for name in ("due", "free_slots")
+    }
+    assert by_queue == {"due": [0, 5, 0], "free_slots": [1, 0, 3]}
+    assert (figures["holdfast_fleet_due"], figures["holdfast_fleet_free_slots"]) == (5, 3)

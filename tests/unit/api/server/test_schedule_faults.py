@@ -16,7 +16,7 @@ class FaultyClock:
     def __init__(self, fault: Exception) -> None:
         self._faults = [fault]
 
-    async def fire_due(self) -> int:
+    async def fire_due(self, *, patience_s: float) -> int:
         if self._faults:
             raise self._faults.pop()
         raise asyncio.CancelledError

@@ -21,6 +21,7 @@ from holdfast.api.server.engines import NamedRepository
 from holdfast.api.server.server import Server, ServerDep
 from holdfast.api.workflow_statistics import to_statistics
 from holdfast.catalog.model_table import load_model_table
+from holdfast.concurrency import in_remote_thread
 from holdfast.consent import open_consents
 from holdfast.errors import BaseBranchMissing, HoldfastError, PersonaIneligible
 from holdfast.persistence.admission import read_day_limit
@@ -93,7 +94,8 @@ async def preview(body: StartRun, server: ServerDep, _identity: Operator) -> Run
         template = await server.engines.find_workflow(None if repo is None else repo.folder, body.workflow)
     except HoldfastError as error:
         problems.append(to_problem("workflow", error))
-    inspection = await asyncio.to_thread(_inspect, server, body, repo, template)
+    in_thread = asyncio.to_thread if repo is None or repo.folder is not None else in_remote_thread
+    inspection = await in_thread(lambda: _inspect(server, body, repo, template))
     if repo is not None and template is not None:
         problems += await _find_missing_trust(server, body, repo.folder, inspection.readiness)
     guess = await _estimate(server, template, inspection.personas, is_simulated=body.simulate)

@@ -120,12 +120,15 @@ class LeaseKeeper:
         self._session.drop_unused()
 
     def _renew(self, claims: Sequence[Claim], *, is_all: bool) -> list[Claim]:
-        """Renew them; return those that are to be tried again soon."""
+        """Renew them; return those that are to be tried again soon.
+
+        With `is_all` it is their time, which was missed if any was not renewed; a try between two such times is none.
+        """
         sent_at = time.monotonic()
         try:
             renewed, lost = self._session.run(lambda connection: renew(connection, claims, self._lease_s), patience_s=0)
         except (HoldfastError, psycopg.Error):
-            self.missed += len(claims)
+            self.missed += is_all
             return list(claims)
         self._outages.note_delay(sent_at)
         with self._lock:
@@ -137,5 +140,5 @@ class LeaseKeeper:
                 if (call := listener()) is not None:
                     call(claim)
         skipped = [claim for claim in claims if claim not in renewed and claim not in lost]
-        self.missed += len(skipped)
+        self.missed += bool(skipped and is_all)
         return skipped
