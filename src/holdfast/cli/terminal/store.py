@@ -112,6 +112,16 @@ def find_provider_waits(driven: Collection[str]) -> dict[str, str]:
     return describe_waits((row["run_id"], row["type"], row["body"]) for row in rows)
 
 
+def find_still_reasons(run_ids: Collection[str]) -> dict[str, str]:
+    """Say of those of these runs of workflows why that no process drives, though they are due; nothing on SQLite."""
+    if not run_ids:
+        return {}
+    from holdfast.fleet.stillness import describe_all
+    from holdfast.persistence.due.still_runs import query_still
+
+    return describe_all(*query_still(run_ids))
+
+
 def find_wait_reason(run_id: str) -> str | None:
     """Return why a run of a workflow or a flow stands still; `None` if it does not, and on SQLite."""
     import asyncio
@@ -125,7 +135,7 @@ def find_wait_reason(run_id: str) -> str | None:
 async def _explain(url: str, run_id: str) -> str | None:
     import asyncio
 
-    from holdfast.fleet.stillness import explain_flow, explain_run
+    from holdfast.fleet.explanation import explain_flow, explain_run
     from holdfast.persistence.db import Database
     from holdfast.runtime.flow_rows import read_row
 
