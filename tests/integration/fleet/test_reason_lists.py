@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import Engine, event, text
 from tests.support.api.server_world import Api
 from tests.support.fleet_machines import to_environment
-from tests.support.terminal import shell
+from tests.support.progress_limit import waiting_until
+from tests.support.terminal import HOLDFAST, shell
 
 from holdfast.persistence.db import Database
 from holdfast.persistence.due.still_runs import Look
@@ -108,3 +109,38 @@ async def test_a_page_asks_as_much_for_many_runs_as_for_one(office: Api, count: 
     ] * count
     assert len([sql for sql in heard if "run_looks" in sql]) == 1
     assert len([sql for sql in heard if "FROM workers" in sql]) == 1
+
+
+async def test_who_watches_is_told_why_a_run_stands_still_and_again_when_the_reason_changes(
+    office: Api, folder: Path, fleet_url: str
+) -> None:
+    db: Database = (await office.app.state.holder.get()).db
+    run_id = await office.start()
+    watching = await asyncio.create_subprocess_exec(
+        *(HOLDFAST, "runs", "watch", run_id),
+        env=to_environment(folder, fleet_url, "laptop"),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert watching.stderr is not None
+
+    async def live() -> None:
+        while True:  # a sign of life counts for some seconds only
+            await register(db, worker("alpha", "gpu"))
+            await asyncio.sleep(0.5)
+
+    try:
+        with waiting_until("both reasons are said"):
+            await read_until(watching.stderr, "No worker is taking runs. Start one with `holdfast worker`.")
+            living = asyncio.create_task(live())
+            await read_until(watching.stderr, "No worker takes queue runs.")
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+    finally:
+        watching.kill()
+        await watching.wait()
+
+
+async def read_until(stream: asyncio.StreamReader, text: str) -> None:
+    while text not in (line := (await stream.readline()).decode()):
+        assert line, f"it ended before it said {text!r}"
