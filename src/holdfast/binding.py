@@ -6,7 +6,7 @@ chosen, and servers are asked in the order of preference, until one is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +46,10 @@ class PersonaReadiness(Protocol):
 
     def is_known(self, persona: AgentPersona, /) -> bool:
         """Return true if `find_missing` takes no time, because no server is to be asked."""
+        ...
+
+    def for_named(self) -> "PersonaReadiness":
+        """Return what answers for a persona that somebody named: another one where workers drive the run."""
         ...
 
 
@@ -187,10 +191,14 @@ _HIGHER_FIRST = cmp_to_key(_compare_versions)
 def _bind(
     role: WorkflowRole, pool: list[AgentPersona], availability: BackendAvailability, override: str | None
 ) -> Binding:
+    readiness = availability.readiness
+    is_for_workers = readiness is not None and readiness.for_named() is not readiness
+    if override is not None and readiness is not None:
+        availability = replace(availability, readiness=readiness.for_named())
     candidates = _rank_until_certain(role, pool, availability, override)
     chosen, others = candidates[0] if candidates else None, candidates[1:]
     if chosen is None or not chosen.is_eligible:
-        raise _nobody(role, candidates, override)
+        raise _nobody(role, candidates, override, is_for_workers=is_for_workers)
     explanation = _explain(role, chosen.persona, others, is_override=override is not None)
     return _make_binding(role, chosen.persona, explanation)
 
@@ -223,7 +231,9 @@ def _named(role: WorkflowRole, candidates: list[Candidate], override: str) -> li
     )
 
 
-def _nobody(role: WorkflowRole, candidates: list[Candidate], override: str | None) -> PersonaIneligible:
+def _nobody(
+    role: WorkflowRole, candidates: list[Candidate], override: str | None, *, is_for_workers: bool
+) -> PersonaIneligible:
     missing = _list_missing(candidates)
     facts: dict[str, Any] = {"role_id": role.id, "missing": missing}
     if override is not None:
@@ -233,7 +243,8 @@ def _nobody(role: WorkflowRole, candidates: list[Candidate], override: str | Non
     if missing:
         return PersonaIneligible(
             f"Nobody is ready for role {role.id}: {describe_missing(missing)}.",
-            hint=f"{missing[0]['remedy']} Or rehearse with the simulated model. Who is ready: holdfast personas list",
+            hint=f"{missing[0]['remedy']} {f'{advise_names(role.id)} ' if is_for_workers else ''}"
+            "Or rehearse with the simulated model. Who is ready: holdfast personas list",
             **facts,
         )
     why = _list_reasons(candidates, most_named=_MOST_NAMED) or "there are no personas"
@@ -243,6 +254,11 @@ def _nobody(role: WorkflowRole, candidates: list[Candidate], override: str | Non
         hint="Make a backend available (set its key), add a persona, or rehearse with the simulated backend.",
         **facts,
     )
+
+
+def advise_names(role_id: str) -> str:
+    """Say how to start a run for workers that have a key that this machine lacks."""
+    return f"Or name a persona for workers that have its key: --persona {role_id}=NAME."
 
 
 def _list_missing(candidates: Iterable[Candidate]) -> list[dict[str, str]]:

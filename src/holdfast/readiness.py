@@ -66,6 +66,8 @@ class Readiness:
         self._is_trusted = is_trusted or (lambda _persona: True)
         self._assumes_trust = False
         self._is_blind = False
+        self._is_for_workers = False
+        self._is_elsewhere = False
         self._answers: dict[tuple[Backend, str], tuple[float, ServerAnswer]] = {}
         self._keys: dict[str, tuple[float, bool]] = {}
 
@@ -77,6 +79,20 @@ class Readiness:
         """
         same = copy.copy(self)
         same._assumes_trust, same._is_blind = True, is_blind
+        return same
+
+    def for_workers(self) -> "Readiness":
+        """Return the same for a run that workers drive: whoever is named for a role needs nothing of this machine."""
+        same = copy.copy(self)
+        same._is_for_workers = True
+        return same
+
+    def for_named(self) -> "Readiness":
+        """Return what answers for a persona that somebody named."""
+        if not self._is_for_workers:
+            return self
+        same = copy.copy(self)
+        same._is_elsewhere = True
         return same
 
     def list_needs(self, persona: AgentPersona) -> list[Need]:
@@ -136,6 +152,8 @@ class Readiness:
         """List the needs that are known without asking a server."""
         if persona.model == PLACEHOLDER_MODEL:
             yield Need(False, "no model is named yet", "a model of your own", _describe_form(persona))
+        if self._is_elsewhere:
+            return
         if client := _CLIENTS.get(persona.backend):
             extra = f"holdfast[{persona.backend}]"
             if importlib.util.find_spec(client) is None:
@@ -169,7 +187,7 @@ class Readiness:
 
     def _find_server(self, persona: AgentPersona) -> tuple[Backend, str] | None:
         """Find the server to ask; none where a key or a program is what counts."""
-        if persona.backend is Backend.SIMULATED or persona.key_variable or persona.argv:
+        if self._is_elsewhere or persona.backend is Backend.SIMULATED or persona.key_variable or persona.argv:
             return None
         return persona.backend, persona.base_url or SERVERS[persona.backend]
 
@@ -190,11 +208,20 @@ class Readiness:
 
 
 def open_readiness(
-    entries: Iterable[CatalogEntry[AgentPersona]], config: Config, *, repo: Path | None, consents: PersonaConsentStore
+    entries: Iterable[CatalogEntry[AgentPersona]],
+    config: Config,
+    *,
+    repo: Path | None,
+    consents: PersonaConsentStore,
+    is_elsewhere: bool = False,
 ) -> Readiness:
-    """Return what answers for these personas; a repository's own that nobody has agreed to make no connection."""
+    """Return what answers for these personas; a repository's own that nobody has agreed to make no connection.
+
+    For a run that is driven elsewhere, which on SQLite is the same machine, it is the one for workers.
+    """
     is_trusted = trust_of(repo, entries, consents)
-    return Readiness(config_dir=config.config_dir, is_trusted=is_trusted)
+    readiness = Readiness(config_dir=config.config_dir, is_trusted=is_trusted)
+    return readiness.for_workers() if is_elsewhere and config.database_path is None else readiness
 
 
 def list_missing(persona: AgentPersona, readiness: Readiness, consents: PersonaConsentStore) -> list[Missing]:

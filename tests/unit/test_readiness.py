@@ -16,7 +16,7 @@ from holdfast.catalog import PACKAGE_DIR
 from holdfast.enums import Backend
 from holdfast.errors import PersonaIneligible
 from holdfast.persona import AgentPersona, load_personas_from_dir
-from holdfast.readiness import Readiness, find_available
+from holdfast.readiness import PLACEHOLDER_MODEL, Readiness, find_available
 from holdfast.workflow import WorkflowTemplate
 
 MODELS = {"object": "list", "data": [{"id": "any", "object": "model"}]}
@@ -273,3 +273,49 @@ def test_a_server_of_somebody_nobody_agreed_to_is_not_asked(serve: Serve) -> Non
 def test_a_rehearsal_is_for_simulated_personas_alone() -> None:
     assert find_available(is_simulated=True).available_backends == {Backend.SIMULATED}
     assert Readiness({}).list_needs(persona("simulated")) == []
+
+
+def bind_for_workers(readiness: Readiness, **overrides: str) -> str:
+    writer = persona("openrouter", name="writer")
+    other = persona("openai_compatible", name="form", model=PLACEHOLDER_MODEL, base_url=NOBODY)
+    template = WorkflowTemplate.model_validate(
+        {
+            "name": "w",
+            "version": 1,
+            "roles": [{"id": "author", "required_capabilities": ["research"]}],
+            "phases": [
+                {
+                    "key": "spec",
+                    "title": "Spec",
+                    "risk": "low",
+                    "role": "author",
+                    "instructions": "Do it.",
+                    "expected_artifact": {"path": "out/spec.json", "schema": "dev/spec@1"},
+                }
+            ],
+        }
+    )
+    available = find_available(is_simulated=False, readiness=readiness)
+    return bind_personas(template, [writer, other], available, overrides=overrides)["author"].persona.name
+
+
+def test_whoever_is_named_for_a_run_of_workers_needs_no_key_here() -> None:
+    here = Readiness({})
+    assert bind_for_workers(here.for_workers(), author="writer") == "writer"
+    with pytest.raises(PersonaIneligible, match="OPENROUTER_API_KEY is not set"):
+        bind_for_workers(here, author="writer")
+    with pytest.raises(PersonaIneligible, match="no model is named yet"):
+        bind_for_workers(here.for_workers(), author="form")
+    stranger = Readiness({}, is_trusted=lambda _persona: False).for_workers()
+    with pytest.raises(PersonaIneligible, match="nobody has agreed to it yet"):
+        bind_for_workers(stranger, author="writer")
+
+
+def test_who_is_chosen_for_a_run_of_workers_is_ready_here_and_else_one_may_be_named() -> None:
+    assert bind_for_workers(Readiness({"OPENROUTER_API_KEY": "k"}).for_workers()) == "writer"
+    with pytest.raises(PersonaIneligible, match="Nobody is ready for role author") as refused:
+        bind_for_workers(Readiness({}).for_workers())
+    assert "--persona author=NAME" in str(refused.value.hint)
+    with pytest.raises(PersonaIneligible) as refused:
+        bind_for_workers(Readiness({}))
+    assert "--persona" not in str(refused.value.hint)

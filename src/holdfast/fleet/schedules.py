@@ -67,7 +67,13 @@ class EngineSource(Protocol):
     """Makes engines for repositories, with what they bring along and a person agreed to."""
 
     async def check_trust(
-        self, repo: Path | None, name_or_file: str, *, is_simulated: bool, overrides: Mapping[str, str]
+        self,
+        repo: Path | None,
+        name_or_file: str,
+        *,
+        is_simulated: bool,
+        overrides: Mapping[str, str],
+        is_elsewhere: bool = False,
     ) -> tuple[WorkflowTemplate, AgreedDefinitions]: ...
 
     async def for_repository(
@@ -113,7 +119,9 @@ async def check_runs(config: Config, engines: EngineSource, schedule: Schedule) 
             return None
         await asyncio.to_thread(find_start, repo, options.get("base_branch"))
     is_simulated, overrides = bool(options.get("simulate")), options.get("persona_overrides") or {}
-    template, agreed = await engines.check_trust(repo, schedule.target, is_simulated=is_simulated, overrides=overrides)
+    template, agreed = await engines.check_trust(
+        repo, schedule.target, is_simulated=is_simulated, overrides=overrides, is_elsewhere=True
+    )
     engine = await engines.for_repository(repo, is_simulated=is_simulated, agreed=agreed)
     await engine.check(
         template,
@@ -185,7 +193,9 @@ async def start_scheduled(
         return
     repo = to_folder(schedule.repo_path)
     is_simulated, overrides = bool(options.get("simulate")), options.get("persona_overrides") or {}
-    template, agreed = await engines.check_trust(repo, schedule.target, is_simulated=is_simulated, overrides=overrides)
+    template, agreed = await engines.check_trust(
+        repo, schedule.target, is_simulated=is_simulated, overrides=overrides, is_elsewhere=True
+    )
     engine = await engines.for_repository(repo, is_simulated=is_simulated, agreed=agreed)
     order = RunOrder(options.get("queue") or "", options.get("priority") or 0, schedule=schedule.name)
     # crash: a run that is there was written before, and the schedule not advanced.

@@ -1,42 +1,29 @@
-"""Why a run that should go on does not, from the database: it is the same sentence on every machine."""
+"""The sentence that says why nobody drives a run: the same on every machine, for one run and for a whole list."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from holdfast.flows import format_check
-from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import ListedWorker, Look, list_workers, read_looks
-from holdfast.persistence.listings import describe_newer, find_newer_format, list_due
-from holdfast.runtime.flow_rows import FlowRow
+from holdfast.persistence.due.still_runs import ListedWorker, Look, StillRun, describe_newer, is_newer
 
 _NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve")
 
 
-async def explain_run(db: Database, run_id: str) -> str | None:
-    """Tell why a workflow's run is not driven; `None` if it is, if it is not due, or if somebody is about to."""
-    newer = await find_newer_format(db, run_id)
-    if newer is not None:
-        return describe_newer(newer)
-    due = await list_due(db, of=[run_id]) if db.path is None else []
-    return await explain_job(db, run_id, queue=due[0].queue) if due else None
+def describe_all(workers: Iterable[ListedWorker], runs: Iterable[StillRun]) -> dict[str, str]:
+    """Say by run why nobody drives it; of a run that somebody is about to drive it says nothing."""
+    takers = list_takers(workers)
+    found = {
+        run.run_id: describe_newer(run.format) if is_newer(run.format) else describe(takers, run.looks, queue=run.queue)
+        for run in runs
+    }
+    return {run_id: sentence for run_id, sentence in found.items() if sentence is not None}
 
 
-async def explain_flow(db: Database, row: FlowRow, *, is_owned: bool) -> str | None:
-    """Tell why a flow's run is not driven; `None` as for `explain_run`."""
-    if (newer := format_check.describe_newer(row)) is not None and not is_owned:
-        return newer
-    is_ripe = (row.is_due or row.is_driven) and row.parent_run_id is None
-    if db.path is not None or is_owned or not is_ripe:
-        return None
-    return await explain_job(db, row.run_id, queue=row.queue, flow=row.flow)
+def list_takers(workers: Iterable[ListedWorker]) -> list[ListedWorker]:
+    """List the workers that take runs: who is silent or draining takes none."""
+    return [worker for worker in workers if worker.is_alive and not worker.is_draining]
 
 
-async def explain_job(db: Database, run_id: str, *, queue: str, flow: str = "") -> str | None:
-    """Tell why a run that is due is not driven, by the workers that there are and what they found."""
-    workers = [worker for worker in await list_workers(db) if worker.is_alive and not worker.is_draining]
-    return describe(workers, await read_looks(db, run_id), queue=queue, flow=flow)
-
-
-def describe(workers: list[ListedWorker], looks: list[Look], *, queue: str, flow: str = "") -> str | None:
+def describe(workers: Sequence[ListedWorker], looks: Sequence[Look], *, queue: str, flow: str = "") -> str | None:
     """Say why nobody drives a run that is due, given who is alive and who looked at it in vain."""
     if not workers:
         return "No worker is taking runs. Start one with `holdfast worker`."
@@ -64,7 +51,7 @@ def describe(workers: list[ListedWorker], looks: list[Look], *, queue: str, flow
     return " ".join(parts)
 
 
-def _describe_missing(looks: list[Look]) -> list[str]:
+def _describe_missing(looks: Sequence[Look]) -> list[str]:
     """Say how many workers lack what, each thing in a sentence of its own: who lacks one may have the other."""
     lacking = Counter(look.missing for look in looks if look.missing)
     return [

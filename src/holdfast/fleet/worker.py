@@ -34,10 +34,9 @@ from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_times import FlowTimes
 from holdfast.persistence.db import Database
 from holdfast.persistence.due.beat import DueJob
+from holdfast.persistence.due.still_runs import ListedWorker, Look
 from holdfast.persistence.fleet import (
     MAX_BACK_OFF_S,
-    ListedWorker,
-    Look,
     WorkerFacts,
     drop_look,
     note_look,

@@ -3,26 +3,34 @@
 Rule: all of this is Postgres, and times are the server's alone.
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import text
 
 from holdfast.errors import WorkerNotFound
 from holdfast.persistence.db import Database
+from holdfast.persistence.due.still_runs import (
+    ALIVE_S,
+    NOW,
+    SELECT_LOOKS,
+    SELECT_STILL,
+    SELECT_WORKERS,
+    ListedWorker,
+    Look,
+    StillRun,
+    collect_still,
+    to_worker,
+)
 from holdfast.persistence.statements.table import to_params
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.flow_rows import DEFAULT_QUEUE as FLOW_QUEUE
 
 RUN_QUEUE = "runs"
 MOST_GAP_S = 3.0  # between two signs of life; what is away for less makes no lease run out
-ALIVE_S = 6.0  # as long as a lease: who has been silent for longer is passed over
 FORGET_S = 3600.0
 MAX_BACK_OFF_S = 300.0  # of one worker for one run
 MAX_NAME_BYTES = 40  # of a name in the queue: with its own prefix it is that of a channel, of which the server takes 63
-NOW = "extract(epoch FROM clock_timestamp())::float8"
 TAKES_FLOW = "jsonb_exists(w.queues::jsonb, f.queue) AND jsonb_exists(w.flows::jsonb, f.flow)"
 
 
@@ -37,26 +45,6 @@ class WorkerFacts:
     slots: int
     queues: tuple[str, ...]
     flows: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ListedWorker:
-    name: str
-    machine: str
-    version: str
-    since: float
-    slots: int
-    driven: int
-    silent_s: float
-    is_draining: bool
-    queues: Sequence[str]
-    flows: Sequence[str]
-    clock_off_s: float = 0.0
-    """How far its clock is ahead of the database's."""
-
-    @property
-    def is_alive(self) -> bool:
-        return self.silent_s <= ALIVE_S
 
 
 # -- workers ----------------------------------------------------------------------------------------------------------
@@ -110,26 +98,12 @@ async def unregister(db: Database, facts: WorkerFacts) -> None:
         await session.commit()
 
 
-_LIST = f"""
-SELECT name, machine, version, since, slots, driven, {NOW} - seen_at, is_draining, queues, flows, clock_off_s
-FROM workers ORDER BY name
-"""  # noqa: S608 - ours
-
-
 async def list_workers(db: Database) -> list[ListedWorker]:
     """List the workers that are there, or were until lately, by name; on SQLite nobody is but the server itself."""
     if db.path is not None:
         return []
     async with db.session() as session:
-        return [_to_listed(row) for row in await session.execute(text(_LIST))]
-
-
-def _to_listed(row: Any) -> ListedWorker:
-    name, machine, version, since, slots, driven, silent_s, is_draining, queues, flows, off_s = row
-    return ListedWorker(
-        *(name, machine, version, float(since), slots, driven, max(0.0, float(silent_s)), bool(is_draining)),
-        *(json.loads(queues), json.loads(flows), float(off_s)),
-    )
+        return [to_worker(*row) for row in await session.execute(text(SELECT_WORKERS))]
 
 
 _DRAIN = f"""
@@ -219,13 +193,6 @@ again_at = excluded.again_at
 """  # noqa: S608 - ours
 
 
-@dataclass(frozen=True)
-class Look:
-    worker: str
-    missing: str
-    reason: str
-
-
 async def note_look(db: Database, run_id: str, look: Look, *, wait_s: float) -> None:
     """Record that a worker could not drive a run, why, and that it tries again so much later."""
     async with db.session() as session:
@@ -241,18 +208,19 @@ async def drop_look(db: Database, run_id: str, worker: str) -> None:
         await session.commit()
 
 
-_LOOKS = f"""
-SELECT l.worker, l.missing, l.reason FROM run_looks AS l JOIN workers AS w ON w.name = l.worker
-WHERE l.run_id = :run_id AND w.seen_at > {NOW} - {ALIVE_S} ORDER BY l.worker
-"""  # noqa: S608 - ours
-
-
 async def read_looks(db: Database, run_id: str) -> list[Look]:
     """Read who of the workers that are alive looked at a run in vain."""
     async with db.session() as session:
-        return [
-            Look(row.worker, row.missing, row.reason) for row in await session.execute(text(_LOOKS), {"run_id": run_id})
-        ]
+        return [Look(*row[1:]) for row in await session.execute(text(SELECT_LOOKS), {"run_ids": [run_id]})]
+
+
+async def read_still(db: Database, run_ids: Collection[str]) -> list[StillRun]:
+    """Read those of these runs that nobody drives, with who looked at them in vain; on SQLite there are none."""
+    if db.path is not None or not run_ids:
+        return []
+    async with db.session() as session:
+        rows = await session.execute(text(SELECT_STILL), {"run_ids": list(run_ids)})
+        return collect_still(tuple(row) for row in rows)
 
 
 QUEUES = (RUN_QUEUE, FLOW_QUEUE)

@@ -13,7 +13,8 @@ from holdfast.enums import RunStatus
 from holdfast.persistence.admission import QueuedRun, clock_of, count_places, note_waits, order_fairly
 from holdfast.persistence.db import Database
 from holdfast.persistence.due.indexes import due_conditions
-from holdfast.persistence.models import RUN_FORMAT, LedgerRow, PastSpendingRow, RunBaseRow, RunPhaseRow, RunRow
+from holdfast.persistence.due.still_runs import RUN_FORMAT
+from holdfast.persistence.models import LedgerRow, PastSpendingRow, RunBaseRow, RunPhaseRow, RunRow
 from holdfast.persistence.run_order import ListOrder, ListPlace, in_order, list_keys, sum_of_run
 from holdfast.persistence.runs import Spending, find_interrupted, is_unanswered
 from holdfast.runtime.checkpoint import process_owner
@@ -296,13 +297,6 @@ async def find_newer_format(db: Database, run_id: str) -> int | None:
     async with db.session() as session:
         query = select(RunRow.format).where(RunRow.id == run_id, RunRow.format > RUN_FORMAT)
         return await session.scalar(query.where(RunRow.ended_at.is_(None)))
-
-
-def describe_newer(run_format: int) -> str:
-    return (
-        f"A newer holdfast has written it, in format {run_format}; this one drives formats up to {RUN_FORMAT}, and "
-        "leaves it alone."
-    )
 
 
 async def read_state(db: Database, run_id: str) -> str | None:

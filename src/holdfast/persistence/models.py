@@ -16,6 +16,7 @@ with name_missing_extra(__name__):
     from sqlalchemy.types import TypeDecorator
 
     from holdfast.persistence.due.indexes import approval_indexes, run_indexes
+from holdfast.persistence.due.still_runs import RUN_FORMAT
 
 
 class PlainText(TypeDecorator[str]):
@@ -46,10 +47,6 @@ class JsonText(TypeDecorator[Any]):
 
 def _text(default: str = "") -> Mapped[str]:
     return mapped_column(PlainText, default=default, server_default=default)
-
-
-RUN_FORMAT = 1
-"""The newest format of runs that this version can drive; it leaves runs of a newer one alone."""
 
 
 class Base(DeclarativeBase):

@@ -12,7 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.errors import StoreUnreadable
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import ALIVE_S, MAX_NAME_BYTES, NOW, TAKES_FLOW
+from holdfast.persistence.due.still_runs import ALIVE_S, NOW
+from holdfast.persistence.fleet import MAX_NAME_BYTES, TAKES_FLOW
 from holdfast.runtime.checkpoint.base import Statement
 
 _LOCK = 0x686F6C65  # "hole": who makes the queue's tables

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.progress_limit import waiting_until
 from tests.support.terminal import HOLDFAST, Terminal, shell
 
 SLOW = {"HOLDFAST_SIMULATE_DELAY_S": "0.4"}
@@ -95,6 +96,38 @@ def test_ctrl_c_pauses_twice_leaves_at_once_and_the_run_goes_on(
     done = read(environment, "resume", run_id, "--yes")
     assert done["state"] == "completed"
     assert_nothing_was_done_twice(environment, run_id)
+
+
+AGENT = """#!/bin/sh
+touch "$1/begun"
+while [ ! -e "$1/gate" ]; do sleep 0.05; done
+"""
+
+
+def test_ctrl_c_says_that_a_coding_agent_goes_on_working(
+    repo: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    script = tmp_path / "agent.sh"
+    script.write_text(AGENT)
+    script.chmod(0o755)
+    personas = tmp_path / "config" / "holdfast" / "personas"
+    personas.mkdir(parents=True)
+    (personas / "mine.yaml").write_text(
+        f"name: mine\nversion: 1\nbackend: command\nargv: [{script}, {tmp_path}]\ncapabilities: [spec_write]\n"
+    )
+    words = ("run", "small", "--repo", str(repo), "--requirements", "x", "--persona", "author=mine")
+    terminal = Terminal(*words, "--yes", "--unsandboxed", env=environment, columns=200)
+    try:
+        with waiting_until("the agent has begun"):
+            while not (tmp_path / "begun").exists():
+                time.sleep(0.02)
+        terminal.type("\x03")
+        assert terminal.end() == 130
+        run_id = run_id_on(terminal.screen)
+        assert "recorded first" not in terminal.screen
+        assert f"Paused. The agent goes on, and holdfast resume {run_id[:8]} finds it again" in terminal.screen
+    finally:
+        (tmp_path / "gate").touch()
 
 
 def test_killed_from_the_shell_resumed_from_the_shell(arguments: list[str], environment: dict[str, str]) -> None:

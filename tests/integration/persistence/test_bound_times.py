@@ -7,7 +7,8 @@ from sqlalchemy import text
 from tests.support.postgres_server import fresh_schema
 
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import Look, WorkerFacts, bound_times, note_look, register
+from holdfast.persistence.due.still_runs import Look
+from holdfast.persistence.fleet import WorkerFacts, bound_times, note_look, register
 
 AHEAD_S = 3600.0
 _NOW = "extract(epoch FROM clock_timestamp())::float8"

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.fleet.job_rows import to_queue_name
 from holdfast.fleet.stillness import describe
-from holdfast.persistence.fleet import ListedWorker, Look
+from holdfast.persistence.due.still_runs import ListedWorker, Look
 
 
 def worker(name: str, **changes: Any) -> ListedWorker:

@@ -82,6 +82,8 @@ class ToolCallState:
     """What the target was like before the call, for a later process that must find out whether it happened."""
     # -- of the price, the effect and the result
     price: PricedCall | None = None
+    is_begun: bool = False
+    """Another process began its command, which is found again."""
     effect: Callable[[], Any] | None = None
     result: Any = None
     # -- of the hooks after it
@@ -246,7 +248,7 @@ class ToolCallRecorder:
             return state
         is_begun = state.rule.can_reattach(idempotency_key(self._log.run_id, state.key), state.record)
         price = self.costs.to_call(state.key, state.lane_id, state.call.name, is_begun=is_begun)
-        return replace(state, price=price)
+        return replace(state, price=price, is_begun=is_begun)
 
     def _prepare_effect(self, state: ToolCallState) -> ToolCallState:
         """Choose what happens if nothing is recorded: the tool's work at its price, or the refusal."""
@@ -314,7 +316,9 @@ class ToolCallRecorder:
     async def _finish(self, state: ToolCallState, work: Awaitable[Any]) -> Any:
         began = time.monotonic()
         answer = await work
-        took_s = round(time.monotonic() - began, 3)
+        key = idempotency_key(self._log.run_id, state.key)
+        own_s = state.rule.find_duration(key) if state.is_begun else None
+        took_s = round(own_s or time.monotonic() - began, 3)
         facts: dict[str, Any] = {}
         if state.rule.is_mutating and self._after_mutation is not None:
             async with self._mutating:
@@ -323,9 +327,7 @@ class ToolCallRecorder:
         if took_s:
             facts["took_s"] = took_s
         if self._services.shell is not None:
-            facts |= record_requests(
-                self._services.shell.requests.pop(idempotency_key(self._log.run_id, state.key), ())
-            )
+            facts |= record_requests(self._services.shell.requests.pop(key, ()))
         return pack(answer, usage=to_reported_usage(answer), **facts)
 
     def _to_on_unknown(self, state: ToolCallState) -> OnUnknown:

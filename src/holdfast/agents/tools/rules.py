@@ -16,7 +16,7 @@ from holdfast.runtime.outcomes.unknown_outcomes import Done, NotDone, Unclear
 from holdfast.runtime.records import Record
 from holdfast.runtime.run_fold.call_line import AGENT, ENGINE
 from holdfast.runtime.run_fold.todo_log import TODO_TOOL
-from holdfast.workspace import CommandPlace, announce, find_place, is_announced, is_lost
+from holdfast.workspace import CommandPlace, announce, find_duration, find_place, is_announced, is_lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,10 @@ class ToolRule:
     def can_reattach(self, key: str, record: Record | None) -> bool:
         """Tell whether this call was in flight at a crash and its command is found again instead of being run again."""
         return self.is_in_doubt(record) and self._look_for(key, record) == "reattached"
+
+    def find_duration(self, key: str) -> float | None:
+        """Find how long a command took by itself: who waits for one that another process began sees a part of that."""
+        return None if self.spool is None else find_duration(key, spool_dir=self.spool.spool_dir)
 
     def must_ask(self, key: str, record: Record | None) -> bool:
         """Tell whether this call was in flight at a crash and only a person can say what became of its command."""

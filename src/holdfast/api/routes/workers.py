@@ -11,7 +11,8 @@ from holdfast.api.http.auth import Admin, Viewer
 from holdfast.api.http.openapi import READ, WRITE_ONE
 from holdfast.api.schemas import ShortText
 from holdfast.api.server.server import Server, ServerDep
-from holdfast.persistence.fleet import ALIVE_S, ListedWorker, drain_worker, list_workers
+from holdfast.persistence.due.still_runs import ALIVE_S, ListedWorker
+from holdfast.persistence.fleet import drain_worker, list_workers
 from holdfast.presentation.status import Note
 from holdfast.runtime.clock import describe_off
 

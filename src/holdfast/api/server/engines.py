@@ -113,18 +113,19 @@ class Engines:
         is_simulated: bool,
         overrides: Mapping[str, str],
         readiness: Readiness | None = None,
+        is_elsewhere: bool = False,
     ) -> tuple[WorkflowTemplate, AgreedDefinitions]:
         """Raise `ConsentRequired` unless whoever runs the server has agreed to the repository's own definitions.
 
         Returns the workflow and the personas as they were read and checked here, and who of them is ready: a run is
-        made from these. Raises as `find_workflow` does.
+        made from these. `is_elsewhere` if workers drive it. Raises as `find_workflow` does.
         """
 
         def check() -> tuple[WorkflowTemplate, AgreedDefinitions]:
             workflow = self._get_workflow(repo, name_or_file)
             catalog = self.catalog(repo)
             entries = catalog.list_personas()
-            ready = readiness or self.readiness(entries, repo)
+            ready = readiness or self.readiness(entries, repo, is_elsewhere=is_elsewhere)
             available = find_available(is_simulated=is_simulated, readiness=ready.before_trust(is_blind=True))
             used = list_used(catalog, workflow, available, overrides, entries=entries)
             check_trust(repo, used, open_consents(self._config))
@@ -199,9 +200,12 @@ class Engines:
         catalog = self.catalog(repo)
         return catalog.list_personas_if_whole(), catalog.artifact_registry()
 
-    def readiness(self, entries: Sequence[CatalogEntry[AgentPersona]], repo: Path | None) -> Readiness:
-        """Find out who of these is ready where the server runs."""
-        return open_readiness(entries, self._config, repo=repo, consents=open_consents(self._config))
+    def readiness(
+        self, entries: Sequence[CatalogEntry[AgentPersona]], repo: Path | None, *, is_elsewhere: bool = False
+    ) -> Readiness:
+        """Find out who of these is ready where the server runs; who is named may be so where a worker does."""
+        consents = open_consents(self._config)
+        return open_readiness(entries, self._config, repo=repo, consents=consents, is_elsewhere=is_elsewhere)
 
 
 def _check_can_exist(path: Path) -> None:

@@ -9,7 +9,7 @@ from holdfast.api.schemas import Decide, Decided, ForkRun, ResumeRun, RetryRun, 
 from holdfast.api.server.server import Server
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalNotFound, ApprovalStale, RunNotInState
-from holdfast.fleet.stillness import explain_flow
+from holdfast.fleet.explanation import explain_flow
 from holdfast.flows.answers import cancel_flow, decide, resume_in_journal, retry_in_journal
 from holdfast.flows.format_check import describe_newer
 from holdfast.flows.service.flow_fork import fork_in_journal

@@ -6,6 +6,7 @@ created or deleted meanwhile and however many runs were created at one moment.
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,10 +17,13 @@ from holdfast.api.serialize import cursor_error, read_cursor, to_cursor, to_run_
 from holdfast.api.server.flow_requests import find_driven
 from holdfast.api.server.server import Server
 from holdfast.enums import RunStatus
+from holdfast.fleet.explanation import explain_runs
 from holdfast.flows.format_check import describe_newer
 from holdfast.persistence.listings import ListedRun, RunFilter, list_page, list_phases
+from holdfast.persistence.models import RunRow
 from holdfast.persistence.run_order import ListOrder, ListPlace
 from holdfast.persistence.statements.table import now_text, to_time_text
+from holdfast.presentation.status import describe_wait
 from holdfast.runtime import flow_rows
 from holdfast.runtime.flow_filter import FlowFilter
 from holdfast.runtime.flow_rows import FlowRow
@@ -54,11 +58,8 @@ async def read_page(
     is_oldest_first = order is ListOrder.OLDEST
     found = [] if workflows is None else await list_page(server.db, workflows, limit=limit + 1, place=places.workflow)
     phases = await list_phases(server.db, [each.run.id for each in found])
-    waits = await server.find_waits([each.run.id for each in found if each.run.state == RunStatus.RUNNING])
-    items = [
-        to_run_item(each, phases.get(each.run.id, ()), reason=server.find_reason(each.run.id) or waits.get(each.run.id))
-        for each in found
-    ]
+    reasons = await _find_reasons(server, [each.run for each in found])
+    items = [to_run_item(each, phases.get(each.run.id, ()), reason=reasons.get(each.run.id)) for each in found]
     rows: list[FlowRow] = []
     if flows is not None:
         options: dict[str, Any] = {"limit": limit + 1, "after": places.flow, "is_oldest_first": is_oldest_first}
@@ -84,6 +85,15 @@ async def read_page(
     last_run = next((each for each in reversed(found) if any(item.run_id == each.run.id for item in page)), None)
     last_flow = next((row for row in reversed(rows) if any(item.run_id == row.run_id for item in page)), None)
     return RunPage(items=page, next_cursor=_to_cursor(_go_on(places, last_run, last_flow, page[-1].created_at)))
+
+
+async def _find_reasons(server: Server, runs: Sequence[RunRow]) -> dict[str, str]:
+    """Find why the runs of workflows on a page stand still, in as many queries for one as for all."""
+    here = {run.id: reason for run in runs if (reason := server.find_reason(run.id))}
+    open_runs = [run for run in runs if run.state in (RunStatus.PENDING, RunStatus.RUNNING) and run.id not in here]
+    due = [run.id for run in open_runs if describe_wait(run.waits_for, run.due_at) is None]
+    waits = await server.find_waits([run.id for run in open_runs if run.state == RunStatus.RUNNING])
+    return await explain_runs(server.db, due) | waits | here
 
 
 def _go_on(before: PagePlaces, run: ListedRun | None, flow: FlowRow | None, last: str) -> PagePlaces:

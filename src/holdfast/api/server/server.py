@@ -30,10 +30,10 @@ from holdfast.config import Config
 from holdfast.errors import HoldfastError
 from holdfast.fleet.assembly import make_queue, make_worker
 from holdfast.fleet.drain import Drain
+from holdfast.fleet.explanation import explain_run
 from holdfast.fleet.limits import warn_of_differences
 from holdfast.fleet.port import Queue
 from holdfast.fleet.schedules import ScheduleClock
-from holdfast.fleet.stillness import explain_run
 from holdfast.fleet.worker import Worker, WorkerOptions
 from holdfast.flows.service.embedded_runtime import Runtime
 from holdfast.flows.service.flow_registry import load_flows

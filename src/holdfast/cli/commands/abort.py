@@ -41,7 +41,7 @@ def abort(
 ) -> None:
     """End a run for good, or several. What it made stays; holdfast gc removes the worktree.
 
-    What is in flight is recorded first, as with holdfast pause.
+    A model call in flight is given up, and its commands are ended.
 
     Example: holdfast abort 3f2a --reason "wrong repository"
     """

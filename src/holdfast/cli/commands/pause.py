@@ -9,7 +9,9 @@ from holdfast.enums import RunStatus
 
 
 def pause(run_id: RUN_ID, as_json: JSON = False) -> None:
-    """Pause a run until someone resumes it. What is in flight is recorded first.
+    """Pause a run until someone resumes it.
+
+    A model call in flight is given up; a coding agent or command goes on, and holdfast resume finds it again.
 
     Example: holdfast pause 3f2a
     """

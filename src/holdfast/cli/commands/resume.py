@@ -136,7 +136,8 @@ async def _leave(run_id: str, verb: str, *, is_json: bool, is_yes: bool, change:
     from holdfast.runtime.events import EventKind, create_event
 
     consents = agree_to_change(run_id, change, is_yes=is_yes, is_json=is_json)
-    async with open_engine(repo=find_repository(run_id), consents=consents) as (engine, db, _config):
+    opened = open_engine(repo=find_repository(run_id), consents=consents, is_leaving=True)
+    async with opened as (engine, db, _config):
         request = create_event(run_id, EventKind.RUN_RESUME_REQUESTED, by=get_user(), verb=verb, **options)
         is_retry = verb == "retry"
         ask = ask_retry(run_id) if is_retry else ask_resume(run_id)

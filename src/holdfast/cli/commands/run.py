@@ -62,6 +62,8 @@ class _RunOptions(NamedTuple):
     is_simulated: bool
     is_yes: bool
     is_json: bool
+    is_elsewhere: bool
+    """Whether it is left to others to drive the run."""
 
     @property
     def folder(self) -> Path | None:
@@ -129,12 +131,13 @@ def run(
         "is_unsandboxed": unsandboxed,
         "order": to_order(queue, priority, at),
     }
-    request = _RunOptions(workflow, repo, options, simulate, yes, as_json)
+    request = _RunOptions(workflow, repo, options, simulate, yes, as_json, is_elsewhere=bool(detach or at))
     try:
-        code = asyncio.run(_create(request) if detach or at else _run(request))
+        code = asyncio.run(_create(request) if request.is_elsewhere else _run(request))
     except PersonaIneligible as error:
         if missing := error.facts.get("missing"):
-            error.hint = f"{_describe_remedy(missing)}\nOr rehearse without: {_rehearsal_command(request)}"
+            others = _describe_others(request, str(error.facts.get("role_id")))
+            error.hint = f"{_describe_remedy(missing)}{others}\nOr rehearse without: {_rehearsal_command(request)}"
         raise
     raise typer.Exit(code)
 
@@ -144,6 +147,19 @@ def _describe_remedy(missing: "Sequence[Mapping[str, str]]") -> str:
     entry = next((entry for entry in missing if entry["finding"] == f"{entry['thing']} is not set"), None)
     remedy = missing[0]["remedy"] if entry is None else f"Set a key: export {entry['thing']}=…"
     return f"{remedy}   Who is ready: holdfast personas list."
+
+
+def _describe_others(request: _RunOptions, role_id: str) -> str:
+    """Say that a persona can be named for workers that have its key, where workers drive the run and none was named."""
+    from holdfast.binding import advise_names
+    from holdfast.config import load_config
+
+    is_for_workers = request.is_elsewhere and load_config().database_path is None
+    return f"\n{advise_names(role_id)}" if is_for_workers and role_id not in _names_of(request) else ""
+
+
+def _names_of(request: _RunOptions) -> "Mapping[str, str]":
+    return request.options["persona_overrides"] or {}
 
 
 def _rehearsal_command(request: _RunOptions) -> str:
@@ -227,6 +243,7 @@ def _prepare(request: _RunOptions) -> tuple[Any, Any, Any]:
         is_simulated=request.is_simulated,
         is_yes=request.is_yes,
         can_ask=request.can_ask,
+        is_elsewhere=request.is_elsewhere,
     )
     if origin:
         say(origin)

@@ -75,10 +75,11 @@ def agree(
     is_simulated: bool,
     is_yes: bool,
     can_ask: bool,
+    is_elsewhere: bool = False,
 ) -> "tuple[PersonaConsentStore, AgreedDefinitions]":
     """Return the consents to run a workflow with, and the personas as they were read for that, once.
 
-    A person who can be asked is asked for what is missing; `--yes` is consent.
+    A person who can be asked is asked for what is missing; `--yes` is consent. `is_elsewhere` if others drive the run.
 
     Raises `ConsentRequired` if the repository's own definitions need a consent that there is not.
     """
@@ -91,7 +92,7 @@ def agree(
     consents = AnyConsent() if is_yes else open_consents(config)
     catalog = Catalog.for_repository(repo, config.config_dir)
     entries = catalog.list_personas()
-    readiness = open_readiness(entries, config, repo=repo, consents=consents)
+    readiness = open_readiness(entries, config, repo=repo, consents=consents, is_elsewhere=is_elsewhere)
     agreed = AgreedDefinitions(entries, readiness)
     if is_yes:
         return consents, agreed

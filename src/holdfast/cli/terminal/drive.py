@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.agents.framework import importing_framework
 from holdfast.cli.terminal.answer_input import plain_interrupts
 from holdfast.cli.terminal.arguments import get_user
-from holdfast.cli.terminal.output import say
+from holdfast.cli.terminal.output import plain, say
 from holdfast.cli.terminal.progress import give_notice, progress_display
 from holdfast.cli.terminal.questions import ask, find_question, notify_of_question, notify_person, send_answer
 from holdfast.cli.terminal.run_view import RunView
@@ -20,6 +20,9 @@ from holdfast.engine.workflow_engine import WorkflowEngine
 from holdfast.enums import RunStatus
 from holdfast.errors import ApprovalAnswered, ApprovalStale, RunNotFound
 from holdfast.persistence.db import Database
+
+if TYPE_CHECKING:
+    from holdfast.presentation.command_log import CommandCall
 
 Act = Callable[[], Awaitable[RunResult]]
 
@@ -49,6 +52,7 @@ async def drive(
                 result = await act()
         after = view.last_seq
         if pausing and result.state is RunStatus.PAUSED:
+            _say_what_goes_on(db, run_id)
             return DriveEnd(result, is_interrupted=True)
         if result.state is not RunStatus.PAUSED or result.waiting_for == "person":
             return DriveEnd(result)
@@ -109,9 +113,7 @@ async def _stoppable(engine: WorkflowEngine, run_id: str, view: RunView) -> Asyn
     def on_interrupt() -> None:
         if pausing:
             leave(run_id)
-        give_notice(
-            view, f"Pausing run {run_id[:8]}; what is in flight is recorded first. Ctrl-C again leaves at once."
-        )
+        give_notice(view, f"Pausing run {run_id[:8]}. Ctrl-C again leaves at once.")
         pausing.append(loop.create_task(pause()))
 
     previous = signal.getsignal(signal.SIGINT)
@@ -129,6 +131,35 @@ async def _stoppable(engine: WorkflowEngine, run_id: str, view: RunView) -> Asyn
             signal.signal(signal.SIGINT, previous)
         for waiting in pausing:
             waiting.cancel()
+
+
+def _say_what_goes_on(db: Database, run_id: str) -> None:
+    """Name what was begun in a run and goes on while it is paused: an agent's program, or a command."""
+    running = _find_running(db, run_id)
+    if not running:
+        return
+    what = "The agent goes" if "agent" in {call.type for call in running} else f"Command “{running[0].command}” goes"
+    short = run_id[:8]
+    say(plain(f"Paused. {what} on, and holdfast resume {short} finds it again; holdfast abort {short} ends it."))
+
+
+def _find_running(db: Database, run_id: str) -> "list[CommandCall]":
+    """Find the commands of a run that have no end in its journal, and that run on this machine."""
+    from holdfast.config import load_config
+    from holdfast.presentation.command_log import CommandLog
+    from holdfast.runtime.step import idempotency_key
+    from holdfast.workspace.commands.spool import spool_folder
+    from holdfast.workspace.commands.spool_watch import read_spooled
+
+    log, spool_dir = CommandLog(), load_config().data_dir / "spool"
+    for event in db.store.list_events(run_id):
+        log.add(event)
+    spooled = {
+        key: read_spooled(spool_folder(spool_dir, idempotency_key(run_id, key)))
+        for key, call in log.calls.items()
+        if call.ended_at is None
+    }
+    return [log.calls[key] for key, found in spooled.items() if found is not None and found.is_running]
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ async def open_engine(
     """Open an engine on the configured database, which is made or brought up to date first.
 
     With `agreed` nothing is read again: what is bound is what a person was asked about. With `is_leaving` those who
-    drive runs are told of what is made or answered here.
+    drive runs are told of what is made or answered here, and a persona that is named may be ready there alone.
     """
     hide_environment()
     config = load_config()
@@ -46,7 +46,8 @@ async def open_engine(
     consents = consents or open_consents(config)
     if agreed is None:
         entries = catalog.list_personas_if_whole()
-        agreed = AgreedDefinitions(entries, open_readiness(entries, config, repo=repo, consents=consents))
+        readiness = open_readiness(entries, config, repo=repo, consents=consents, is_elsewhere=is_leaving)
+        agreed = AgreedDefinitions(entries, readiness)
     personas = [entry.definition for entry in agreed.entries]
     db = Database(config.database_url, connections=config.database_connections)
     try:

@@ -14,8 +14,8 @@ from holdfast.enums import RunPhaseState, RunStatus
 from holdfast.errors import RunAlreadyTerminal, RunMetadataMissing, RunNotFound, RunNotInState, TemplateLoadFailed
 from holdfast.persistence.carried_files import read_schemas
 from holdfast.persistence.db import Database
-from holdfast.persistence.listings import describe_newer
-from holdfast.persistence.models import RUN_FORMAT, RunPhaseRow
+from holdfast.persistence.due.still_runs import describe_newer, is_newer
+from holdfast.persistence.models import RunPhaseRow
 from holdfast.persistence.runs import StoredRun, find_run, read_artifacts, read_exhausted, read_spent
 from holdfast.persona import AgentPersona
 from holdfast.workflow import WorkflowTemplate
@@ -60,7 +60,7 @@ async def load_run(
     stored = await get_run(db, run_id)
     if not may_be_over:
         check_not_over(stored)
-    if stored.run.format > RUN_FORMAT:
+    if is_newer(stored.run.format):
         raise RunNotInState(describe_newer(stored.run.format), hint="Drive it with the holdfast that has written it.")
     if not stored.bindings:
         raise RunMetadataMissing(f"Run {run_id} has no bindings.", hint="Start a new run.", run_id=stored.run.id)

@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast.enums import OPEN_STATES
 from holdfast.persistence.db import Database
-from holdfast.persistence.fleet import ALIVE_S, MAX_NAME_BYTES, MOST_GAP_S, NOW, TAKES_FLOW, WorkerFacts
+from holdfast.persistence.due.still_runs import ALIVE_S, NOW
+from holdfast.persistence.fleet import MAX_NAME_BYTES, MOST_GAP_S, TAKES_FLOW, WorkerFacts
 from holdfast.persistence.listings import read_unowned, select_due_times
 from holdfast.persistence.models import RunRow
 from holdfast.persistence.queue_tables import CLEAR, HAS_PARTS, RING, SILENT_S

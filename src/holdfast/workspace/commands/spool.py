@@ -174,6 +174,13 @@ def is_lost(key: str, *, spool_dir: Path) -> bool:
     return spooled is not None and not spooled.is_running and find_end(spooled) is None
 
 
+def find_duration(key: str, *, spool_dir: Path) -> float | None:
+    """Return how many seconds a command has taken by itself, if it has ended and its runner recorded that."""
+    spooled = read_spooled(spool_folder(spool_dir, key))
+    end = None if spooled is None else find_end(spooled)
+    return None if end is None else end["duration_s"]
+
+
 def spool_folder(spool_dir: Path, key: str) -> Path:
     return spool_dir.resolve() / hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

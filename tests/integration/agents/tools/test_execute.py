@@ -18,8 +18,8 @@ from holdfast.agents.tools.shell import open_shell, permit
 from holdfast.flows.answers import decide
 from holdfast.persona import Permissions, Verdict
 from holdfast.runtime.events import Event
-from holdfast.runtime.step import CancelRun, Suspended
-from holdfast.workspace import spool_folder
+from holdfast.runtime.step import CancelRun, Suspended, idempotency_key
+from holdfast.workspace import find_duration, spool_folder
 
 KEY = f"{LANE}/m0.t0"
 
@@ -113,6 +113,10 @@ async def test_a_command_that_outlived_its_engine_is_found_again(phase: Phase) -
     assert kinds(phase.events()) == ["tool.started", "tool.unknown", "tool.started", "tool.result"]
     payload = next(event.payload for event in phase.events() if event.kind == "tool.unknown")
     assert payload["resolution"] == "reattached"
+    own_s = find_duration(idempotency_key(RUN_ID, KEY), spool_dir=options(phase)["shell"].spool_dir)
+    assert own_s is not None
+    result = next(event.payload["result"] for event in phase.events() if event.kind == "tool.result")
+    assert result["took_s"] == round(own_s, 3)
 
 
 @pytest.mark.parametrize("action", ["rerun", "done", "abort"])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from holdfast.cli.commands.worker import to_table
-from holdfast.persistence.fleet import ListedWorker
+from holdfast.persistence.due.still_runs import ListedWorker
 
 SINCE = 1_795_000_000.0  # 2026-11-18 11:06 UTC
 

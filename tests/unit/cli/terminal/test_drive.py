@@ -41,7 +41,7 @@ class Interrupted:
 
     async def play(self, around: contextlib.AbstractContextManager[None]) -> bool:
         """Return whether it was left to be resumed."""
-        db: Any = SimpleNamespace(store=SimpleNamespace(read_heads=lambda _: {}))
+        db: Any = SimpleNamespace(store=SimpleNamespace(read_heads=lambda _: {}, list_events=lambda _: []))
         engine: Any = self
         with around:
             end = await drive_module.drive(engine, db, RUN_ID, self.act, phase_keys=[], can_ask=False)

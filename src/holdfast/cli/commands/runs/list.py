@@ -73,14 +73,15 @@ def _to_query(state: str | None, workflow: str | None, repo: str | None, text: s
 
 def _add_waits(runs: list[dict[str, Any]]) -> None:
     """Say of each run of a workflow, as `waiting_for`, why it stands still, as far as rows and its journal say it."""
-    from holdfast.cli.terminal.store import find_provider_waits
+    from holdfast.cli.terminal.store import find_provider_waits, find_still_reasons
     from holdfast.presentation.status import describe_wait
 
-    waits = find_provider_waits([row["run_id"] for row in runs if row["is_driven"]])
+    still = [row for row in runs if row["state"] in (RunStatus.PENDING, RunStatus.RUNNING) and not row["is_driven"]]
+    order = {row["run_id"]: describe_wait(row["waits_for"], row["due_at"]) for row in still}
+    reasons = find_provider_waits([row["run_id"] for row in runs if row["is_driven"]])
+    reasons |= find_still_reasons([run_id for run_id, reason in order.items() if reason is None])
     for row in runs:
-        is_still = row["state"] in (RunStatus.PENDING, RunStatus.RUNNING) and not row["is_driven"]
-        order = describe_wait(row["waits_for"], row["due_at"]) if is_still else None
-        row["waiting_for"] = order or waits.get(row["run_id"])
+        row["waiting_for"] = order.get(row["run_id"]) or reasons.get(row["run_id"])
 
 
 def _run_row(row: dict[str, Any]) -> list[str | Cell]:

@@ -9,13 +9,11 @@ from holdfast.cli.terminal.output import exit_code, next_step, print_text
 from holdfast.cli.terminal.store import name_configured_store, open_configured_store, undriven_notice
 from holdfast.enums import RunStatus
 from holdfast.persistence.flow_listings import find_flow_run
-from holdfast.persistence.raw_sql import find_driven, get_run, read_phase_keys
+from holdfast.persistence.raw_sql import get_run, read_phase_keys
 from holdfast.runtime.events import EventKind
 
 if TYPE_CHECKING:
     from holdfast.runtime.records import Records
-
-_EXPLAIN_AFTER_S = 2.0
 
 
 def watch_run(run_id: RUN_ID, store: STORE = None) -> None:
@@ -72,17 +70,19 @@ def _print_questions(run_id: str, records: "Records") -> None:
 async def _watch(run_id: str) -> str:
     import asyncio
 
-    from holdfast.cli.terminal.progress import give_notice, progress_display
+    from holdfast.cli.terminal.progress import can_draw, give_notice, progress_display
 
     store = open_configured_store()
     try:
         async with progress_display(store, run_id, phase_keys=read_phase_keys(run_id)) as view:
-            quiet_s = 0.0
-            while not view.is_still:  # the journal wakes the view; this only looks at it
-                await asyncio.sleep(0.1)
-                quiet_s += 0.1
-                if round(quiet_s, 1) == _EXPLAIN_AFTER_S and not find_driven([run_id]):
-                    give_notice(view, f"No process drives this run. Go on with it: holdfast resume {run_id[:8]}")
+
+            def tell(reason: str) -> None:
+                if reason or can_draw():  # a tree forgets what it has said; lines that were printed stay
+                    give_notice(view, reason)
+
+            async with undriven_notice(run_id, tell):
+                while not view.is_still:  # noqa: ASYNC110 - the journal wakes the view; this only looks at it
+                    await asyncio.sleep(0.1)
             return view.state
     finally:
         store.close()
