@@ -128,6 +128,13 @@ class Machine:
     def wait(self) -> int:
         return self._process.process.wait()
 
+    def stop(self) -> None:
+        """Let its process stand still; what it has started goes on."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
     def end(self, sig: int = signal.SIGKILL) -> int:
         return self._process.end(sig)
 

@@ -20,7 +20,7 @@ from holdfast.persistence.due.beat import Beat, DueJob, beat
 from holdfast.persistence.fleet import WorkerFacts, bound_times, forget_gone, register
 from holdfast.persistence.listings import list_due
 from holdfast.runtime.checkpoint import process_owner
-from holdfast.runtime.clock import MOST_OFF_S, describe_off, measure_off, set_right
+from holdfast.runtime.clock import MOST_OFF_S, describe_off, elapsed_s, measure_off, set_right
 from holdfast.runtime.journal import Journal
 
 _MOST_DUE = 500
@@ -64,7 +64,7 @@ class Sweep:
         self._is_refused = False
         """The queue's tables are not ours to make."""
         self._past: tuple[float, float, float] | None = None
-        """The time of the database when it was last asked, and when it was asked and answered, by `_elapsed`."""
+        """The time of the database when it was last asked, and when it was asked and answered, by `elapsed_s`."""
 
     def wake(self) -> None:
         """Look now, instead of in a moment."""
@@ -123,7 +123,7 @@ class Sweep:
     async def _look_for_all(
         self, taker: RunTaker, driven: int, on_drain: Callable[[], object], *, is_draining: bool
     ) -> Beat:
-        began, sent_at = time.time(), _elapsed()
+        began, sent_at = time.time(), elapsed_s()
         parts = self._queue.describe().parts
         off_s = self._clock_off_s
         heard = await beat(
@@ -135,7 +135,7 @@ class Sweep:
         self._compare_clocks(heard.now, began, time.time())
         if heard.is_draining:
             on_drain()
-        if await self._is_clock_set(heard.now, sent_at, _elapsed()):
+        if await self._is_clock_set(heard.now, sent_at, elapsed_s()):
             return heard  # by the time of the next look all owners have renewed their leases by the new clock
         for run_id in heard.left[: max(0, self._facts.slots - driven)]:
             taker.take(run_id)  # several may: the claim decides
@@ -219,8 +219,3 @@ class Sweep:
         self._hearing.close()
         if is_sweeper:
             self._hearing.enter_context(self._journal.noticing(self.wake))
-
-
-def _elapsed() -> float:
-    """Return the seconds of a clock that is never set, and that goes on while the machine sleeps if there is one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

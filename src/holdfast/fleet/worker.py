@@ -48,8 +48,9 @@ from holdfast.persistence.fleet import (
 )
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.gc_pause import freeze_once
+from holdfast.runtime.clock import elapsed_s
 from holdfast.runtime.journal import Journal
-from holdfast.workspace import find_place
+from holdfast.workspace import find_place, lease_folder
 
 _LACKING_S = 60.0  # until a worker that lacks a key looks at the run again
 _FULL_S = 60.0  # until a run that waits for a place of its flow is looked at again by itself
@@ -167,7 +168,11 @@ class Worker:
             return
         place = await asyncio.to_thread(find_place, self._drives.spool_dir.parent)
         queues, flows = self.facts.queues, self.facts.flows
-        left, _ = await keep_left(self._db, place=place.data, queues=queues, flows=flows, most=free)
+        began = elapsed_s()
+        left, safe = await keep_left(self._db, place=place.data, queues=queues, flows=flows, most=free)
+        if safe and (store := self._journal.store).leases is not None and store.lease_s is not None:
+            folder = lease_folder(self._drives.spool_dir.parent)
+            await asyncio.to_thread(store.leases.show, folder, safe, until=began + store.lease_s)
         for run_id in left:
             self._left.add(run_id)
             self._not_before.pop(run_id, None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.support.fleet_machines import HAS_AGENTS, Machine, machines
 from tests.support.progress_limit import until, waiting_until
 
 from holdfast.persistence.db import Database
+from holdfast.workspace import list_commands
 
 # However long a busy machine takes to start a process.
 LONGER = "UPDATE journal_runs SET lease_until = now() + interval '100 s' WHERE owner IS NOT NULL"
@@ -93,3 +95,59 @@ async def test_a_worker_that_was_killed_and_is_back_goes_on_with_its_living_agen
     assert not [line for line in read_log(log) if line.endswith("twice")]
     kinds = [event.kind for run_id in runs for event in await server.journal.read(run_id)]
     assert "workspace.moved" not in kinds
+
+
+async def test_a_stopped_workers_agent_that_another_machine_begins_again_is_not_alive_any_more(
+    office: Api, folder: Path, fleet_url: str, log: Path
+) -> None:
+    with machines(folder, fleet_url, "alpha", **AGENTS) as fleet:
+        run_id = await start(office, "rerun")
+        asks = await start(office, "ask")
+        await until(lambda: len(read_log(log)) == 2, "the agents have begun")
+        spool = fleet[0].data_dir / "spool"
+        fleet.append(Machine(folder, fleet_url, "beta", **AGENTS))
+        fleet[0].stop()
+        await until(lambda: read_log(log).count(f"{run_id} begins") == 2, "it has begun on the other machine")
+        assert [key.partition(":")[0] for key in list_commands(spool)] == [asks]
+        fleet[0].go_on()
+        await until(lambda: not list_commands(spool), "the command of which a person is asked is ended as well")
+        log.with_name("log.go").touch()
+        assert (await office.wait_for(run_id, "completed", "failed", "paused"))["state"] == "completed"
+        assert (await office.wait_for(asks, "completed", "failed", "paused"))["waiting_for"]
+
+    lines = [line for line in read_log(log) if line.startswith(run_id)]
+    assert lines == [f"{run_id} {what}" for what in ("begins", "begins", "ends", "begins", "ends")]
+
+
+async def test_an_agent_that_ended_with_the_lease_runs_again_where_it_was_and_nobody_is_asked(
+    office: Api, folder: Path, fleet_url: str, log: Path
+) -> None:
+    with machines(folder, fleet_url, "alpha", **AGENTS) as (alpha,):
+        run_id = await start(office, "rerun")
+        await until(lambda: len(read_log(log)) == 1, "the agent has begun")
+        spool = alpha.data_dir / "spool"
+        alpha.stop()
+        await until(lambda: not list_commands(spool), "the agent is ended, though its worker stands still")
+        assert not [*spool.glob("*/rc.json")]
+        alpha.go_on()
+        await until(lambda: len(read_log(log)) == 2, "the agent has begun again")
+        log.with_name("log.go").touch()
+        assert (await office.wait_for(run_id, "completed", "failed", "paused"))["state"] == "completed"
+    assert f"{run_id} twice" not in read_log(log)
+
+
+async def test_a_second_signal_ends_what_another_machine_may_begin_at_once(
+    office: Api, folder: Path, fleet_url: str, log: Path
+) -> None:
+    with machines(folder, fleet_url, "alpha", **AGENTS) as (alpha,):
+        runs = {on_lost: await start(office, on_lost) for on_lost in ("ask", "rerun")}
+        await until(lambda: len(read_log(log)) == 2, "the agents have begun")
+        os.kill(alpha.pid, signal.SIGTERM)
+        while "Ctrl-C again" not in alpha.read_line():
+            pass
+        assert alpha.end(signal.SIGTERM) == 128 + signal.SIGTERM
+        spool = alpha.data_dir / "spool"
+        left = list_commands(spool)
+    log.with_name("log.go").touch()
+    assert [key.partition(":")[0] for key in left] == [runs["ask"]]
+    await until(lambda: not list_commands(spool), "the other agent has ended")

@@ -140,7 +140,7 @@ async def test_a_worker_that_starts_waits_for_living_owners_unless_the_database_
     monkeypatch.setattr(worker_module, "keep_left", find_none)
     monkeypatch.setattr(worker_module, "Sweep", lambda *_args, **_options: SimpleNamespace(run=rest))
     monkeypatch.setattr(worker_module, "end_foreign_commands", rest)
-    journal = cast(Any, SimpleNamespace(note_outage=lambda: noted.append("patient")))
+    journal = cast(Any, SimpleNamespace(store=None, note_outage=lambda: noted.append("patient")))
     nothing, drives = cast(Any, None), cast(Any, SimpleNamespace(spool_dir=tmp_path / "spool"))
     worker = Worker(nothing, journal, cast(Any, SharedQueue()), drives, nothing, WorkerOptions())
 
