@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ _RUN = "run=$(grep -oE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' | head -n 1)"
 
 
 @pytest.fixture
-def log(folder: Path) -> Path:
+def log(folder: Path) -> Iterator[Path]:
     """Where agents write what they do, outside of every worktree; they go on once `log.go` is there."""
     log = folder / "shared" / "log"
     log.parent.mkdir()
@@ -48,7 +49,8 @@ def log(folder: Path) -> Path:
     for on_lost in ("ask", "rerun"):
         text = _PERSONA.format(on_lost=on_lost, folder=log.parent, body=body)
         (folder / "config" / "personas" / f"{on_lost}.yaml").write_text(text)
-    return log
+    yield log
+    log.with_name("log.go").touch()  # whatever a failed test has left ends
 
 
 def read_log(log: Path) -> list[str]:

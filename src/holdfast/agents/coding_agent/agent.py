@@ -210,8 +210,7 @@ class CommandAgent:
 
     async def _run(self, text: str, digest: str, images: Mapping[ImageLabel, Path]) -> ToolMessage:
         usage_file = self._prepare_usage_file(digest)
-        state = await self._find_state()
-        unfenced = self._shell.unfenced & {step_key()}
+        state, unfenced = await self._find_state(), self._shell.unfenced & {step_key()}
         while True:
             self._shell.unfenced.update(unfenced)  # each part of it: where one ends, it is taken out
             words = CONTINUE if state.part else _with_files(text, images)
@@ -337,9 +336,8 @@ class CommandAgent:
             raise _failure(self._argv[0], outcome, words or tail, usage, is_contained=is_contained)
         session = summary.session or state.session
         facts: dict[str, Any] = {"exit_code": outcome.exit_code} | ({"session": session} if session else {})
-        facts |= ({"continued": state.part} if state.part else {}) | (
-            {} if usage is None else {"usage": usage.to_dict()}
-        )
+        facts |= {"continued": state.part} if state.part else {}
+        facts |= {} if usage is None else {"usage": usage.to_dict()}
         return ToolMessage(content=tail, name=TOOL, tool_call_id=TOOL, artifact=facts)
 
     def _find_usage(
