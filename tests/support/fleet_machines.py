@@ -19,6 +19,8 @@ from tests.support.system_clock import find_faketime, to_faketime
 
 DIES_IN = "HOLDFAST_TEST_DIES_IN"
 """Names a function, as `module:name`; a machine that calls it is gone."""
+HAS_AGENTS = "HOLDFAST_TEST_HAS_AGENTS"
+"""A machine that runs the agents of its personas, and no fake."""
 AHEAD_S = "HOLDFAST_TEST_AHEAD_S"
 """How many seconds a machine's clock is ahead: that of all its processes, where faketime is installed."""
 FLOWS = """
@@ -126,6 +128,13 @@ class Machine:
     def wait(self) -> int:
         return self._process.process.wait()
 
+    def stop(self) -> None:
+        """Let its process stand still; what it has started goes on."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
     def end(self, sig: int = signal.SIGKILL) -> int:
         return self._process.end(sig)
 
@@ -159,7 +168,8 @@ def main() -> None:
 
     from holdfast.cli.app import main as command
 
-    use_note_agents(Path(sys.argv[1]))
+    if HAS_AGENTS not in os.environ:
+        use_note_agents(Path(sys.argv[1]))
     if "faketime" in os.environ.get("LD_PRELOAD", ""):
         # Python sleeps until a moment of the clock that is not faked, which the library refuses.
         time.sleep = _sleep

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from holdfast.agents.tools.shell import probe_once
+from holdfast.agents.tools.shell import ENDED_WITH_LEASE, probe_once
 from holdfast.artifact_schema import ArtifactSchemaRegistry
 from holdfast.config import Config
 from holdfast.engine.approvals.questions import Subject
@@ -46,7 +46,7 @@ from holdfast.runtime.records import Records
 from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import CancelRun, Stopped
 from holdfast.runtime.stores import open_journal
-from holdfast.workspace import SandboxProbe, find_place, open_workspace
+from holdfast.workspace import SandboxProbe, find_place, lease_folder, open_workspace
 
 _LEASE_LOOK_S = 0.5
 
@@ -75,6 +75,8 @@ class RunOwner:
         async with self.journal() as journal:
             claim = await journal.claim(run_id)
             try:
+                if (leases := journal.store.leases) is not None:
+                    await asyncio.to_thread(leases.show, lease_folder(self.config.data_dir), [run_id])
                 yield journal, claim
             except Stopped as stopped:
                 raise stopped.error from stopped.error.__cause__
@@ -141,7 +143,7 @@ class RunOwner:
 
         async def give_up_unfenced() -> None:
             await _wait_until_unfenced(scope)
-            give_up(StoreUnavailable("A command was ended: another machine may run it again, as its persona says."))
+            give_up(StoreUnavailable(ENDED_WITH_LEASE))
 
         self.logs[scope.run_id] = scope.log
         watching = asyncio.create_task(give_up_unfenced())
@@ -150,6 +152,8 @@ class RunOwner:
                 await driver.drive()
         except asyncio.CancelledError:
             if not lost or task.uncancel() > 0:
+                if scope.journal.has_leases:  # it is given up, and another machine may begin at once
+                    await stop_unfenced_commands(scope)
                 raise
             if isinstance(lost[0], LeaseLost):
                 await stop_commands(scope)

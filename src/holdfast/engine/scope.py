@@ -26,7 +26,7 @@ from holdfast.runtime.run_log import RunLog
 from holdfast.runtime.step import Stopped
 from holdfast.runtime.stores import read_events, read_for_owner
 from holdfast.workflow import Phase, WorkflowTemplate
-from holdfast.workspace import SandboxProbe, Workspace, is_running, write_tree
+from holdfast.workspace import RunLease, SandboxProbe, Workspace, is_running, lease_folder, write_tree
 
 _T = TypeVar("_T")
 
@@ -114,6 +114,13 @@ class RunScope:
     @property
     def spool_dir(self) -> Path:
         return self.config.data_dir / "spool"
+
+    @property
+    def lease(self) -> RunLease | None:
+        """The lease of the run; `None` where runs are held without."""
+        if not self.journal.has_leases:
+            return None
+        return RunLease(lease_folder(self.config.data_dir), self.run_id)
 
     def persona_of(self, phase: Phase) -> AgentPersona:
         return self.personas[phase.role]

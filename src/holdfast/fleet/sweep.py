@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from holdfast.engine.approvals.decisions import decide_overdue
 from holdfast.errors import HoldfastError, StoreUnreadable
@@ -16,10 +16,11 @@ from holdfast.fleet.port import Queue, RunTaker
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.flows.service.flow_look import call_up
 from holdfast.persistence.db import Database
-from holdfast.persistence.due.beat import DueJob, beat
+from holdfast.persistence.due.beat import Beat, DueJob, beat
 from holdfast.persistence.fleet import WorkerFacts, bound_times, forget_gone, register
 from holdfast.persistence.listings import list_due
-from holdfast.runtime.clock import MOST_OFF_S, describe_off, measure_off, set_right
+from holdfast.runtime.checkpoint import process_owner
+from holdfast.runtime.clock import MOST_OFF_S, describe_off, elapsed_s, measure_off, set_right
 from holdfast.runtime.journal import Journal
 
 _MOST_DUE = 500
@@ -63,7 +64,7 @@ class Sweep:
         self._is_refused = False
         """The queue's tables are not ours to make."""
         self._past: tuple[float, float, float] | None = None
-        """The time of the database when it was last asked, and when it was asked and answered, by `_elapsed`."""
+        """The time of the database when it was last asked, and when it was asked and answered, by `elapsed_s`."""
 
     def wake(self) -> None:
         """Look now, instead of in a moment."""
@@ -76,15 +77,19 @@ class Sweep:
         count_driven: Callable[[], int],
         is_draining: Callable[[], bool],
         on_drain: Callable[[], object],
+        on_death: Callable[[], Awaitable[None]],
     ) -> None:
-        """Look for ever. `on_drain` is called when somebody wants this worker to take nothing more."""
+        """Look for ever. `on_drain` is called when somebody wants this worker to take nothing more, `on_death` while
+        the death of another worker of this machine is new."""
         try:
             while True:
                 self._woken.clear()
                 began, took_s = time.monotonic(), 0.0
                 try:
                     if self._queue.describe().is_shared:
-                        await self._look_for_all(taker, count_driven(), on_drain, is_draining=is_draining())
+                        heard = await self._look_for_all(taker, count_driven(), on_drain, is_draining=is_draining())
+                        if any(map(process_owner.is_dead_text, heard.beside)):
+                            await on_death()
                     else:
                         await self._look_for_us(taker)
                     took_s = time.monotonic() - began
@@ -118,8 +123,8 @@ class Sweep:
 
     async def _look_for_all(
         self, taker: RunTaker, driven: int, on_drain: Callable[[], object], *, is_draining: bool
-    ) -> None:
-        began, sent_at = time.time(), _elapsed()
+    ) -> Beat:
+        began, sent_at = time.time(), elapsed_s()
         parts = self._queue.describe().parts
         off_s = self._clock_off_s
         heard = await beat(
@@ -127,19 +132,19 @@ class Sweep:
         )
         if not heard.is_known:  # it was silent for so long that it was forgotten
             await register(self._db, self._facts)
-            return
+            return heard
         self._compare_clocks(heard.now, began, time.time())
         if heard.is_draining:
             on_drain()
-        if await self._is_clock_set(heard.now, sent_at, _elapsed()):
-            return  # by the time of the next look all owners have renewed their leases by the new clock
+        if await self._is_clock_set(heard.now, sent_at, elapsed_s()):
+            return heard  # by the time of the next look all owners have renewed their leases by the new clock
         for run_id in heard.left[: max(0, self._facts.slots - driven)]:
             taker.take(run_id)  # several may: the claim decides
         self._hear(is_sweeper=heard.is_sweeper)
         if heard.has_flow_in_line:  # whoever looks for all may be of a version that knows no line
             await call_up(self._journal)
         if not heard.is_sweeper:
-            return
+            return heard
         await self._keep_queue(has_queue=heard.has_queue)
         overdue_at, said = heard.overdue_at, self._undecided
         if overdue_at is not None and await decide_overdue(self._db, self._journal, now=overdue_at, said=said):
@@ -152,6 +157,7 @@ class Sweep:
             await bound_times(self._db, longest_lease_s=_LONGEST_LEASE_S)
             await forget_gone(self._db)
             self._forget_at = time.monotonic() + _FORGET_EVERY_S
+        return heard
 
     async def _keep_queue(self, *, has_queue: bool) -> None:
         """Make the queue anew if it is not whole; what may not be touched keeps nothing else from being done."""
@@ -214,8 +220,3 @@ class Sweep:
         self._hearing.close()
         if is_sweeper:
             self._hearing.enter_context(self._journal.noticing(self.wake))
-
-
-def _elapsed() -> float:
-    """Return the seconds of a clock that is never set, and that goes on while the machine sleeps if there is one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from holdfast import __version__
-from holdfast.engine.run.foreign_commands import stop_foreign_commands
+from holdfast.engine.run.foreign_commands import end_foreign_commands
 from holdfast.errors import (
     HoldfastError,
     LeaseLost,
@@ -34,6 +34,7 @@ from holdfast.flows.service.flow_drive import FlowDrive
 from holdfast.flows.service.flow_times import FlowTimes
 from holdfast.persistence.db import Database
 from holdfast.persistence.due.beat import DueJob
+from holdfast.persistence.due.left_behind import keep_left
 from holdfast.persistence.due.still_runs import ListedWorker, Look
 from holdfast.persistence.fleet import (
     MAX_BACK_OFF_S,
@@ -46,12 +47,13 @@ from holdfast.persistence.fleet import (
 )
 from holdfast.runtime.checkpoint import process_owner
 from holdfast.runtime.checkpoint.gc_pause import freeze_once
+from holdfast.runtime.clock import elapsed_s
 from holdfast.runtime.journal import Journal
+from holdfast.workspace import find_place, lease_folder
 
 _LACKING_S = 60.0  # until a worker that lacks a key looks at the run again
 _FULL_S = 60.0  # until a run that waits for a place of its flow is looked at again by itself
 _BUSY_S = 0.5  # its owner may let go of it at any moment
-_COMMANDS_LOOK_S = 1.0  # until what an earlier process left running here is looked at again
 _log = logging.getLogger("holdfast.fleet")
 
 
@@ -105,6 +107,8 @@ class Worker:
         self._open: dict[str, Drive] = {}
         self._ending: set[str] = set()
         """Runs of which only the end is to be recorded: they take no place any more."""
+        self._left: set[str] = set()
+        """Runs that a dead process of this machine has left: they are driven whoever's turn it is."""
         self._reasons: dict[str, str] = {}
         self._crowded: set[str] = set()
         self._crowded_before: set[str] = set()
@@ -143,16 +147,41 @@ class Worker:
         poll_s = self._options.poll_s
         self._sweep = Sweep(self._db, self._journal, self._queue, self.facts, self._schedules, poll_s=poll_s)
         looking = self._sweep.run(
-            self, count_driven=self.count_driven, is_draining=self.draining.is_set, on_drain=self.drain
+            self,
+            count_driven=self.count_driven,
+            is_draining=self.draining.is_set,
+            on_drain=self.drain,
+            on_death=self._take_left,
         )
+        if self._queue.describe().is_shared:
+            await self._take_left()
         self._background = [
             asyncio.create_task(self._queue.serve(self), name="holdfast-queue-loop"),
             asyncio.create_task(looking, name="holdfast-sweep"),
-            asyncio.create_task(self._end_foreign_commands()),
+            asyncio.create_task(end_foreign_commands(self._db, self._drives.spool_dir, self._tasks)),
         ]
         if self._flow_times is not None:
             # Not in the sweep, which one worker makes for all: that one may not know these flows.
             self._background.append(asyncio.create_task(self._flow_times.run(), name="holdfast-flow-times"))
+
+    async def _take_left(self) -> None:
+        """Take what a dead process of this machine has left, before anything of the queue: its commands may live here,
+        and no other machine finds them."""
+        free = self._options.slots - self.count_driven()
+        if self._stopping is not None or free <= 0:
+            return
+        place = await asyncio.to_thread(find_place, self._drives.spool_dir.parent)
+        queues, flows = self.facts.queues, self.facts.flows
+        began = elapsed_s()
+        left, safe = await keep_left(self._db, place=place.data, queues=queues, flows=flows, most=free)
+        if safe and (store := self._journal.store).leases is not None and store.lease_s is not None:
+            folder = lease_folder(self._drives.spool_dir.parent)
+            await asyncio.to_thread(store.leases.show, folder, safe, until=began + store.lease_s)
+        for run_id in left:
+            self._left.add(run_id)
+            self._not_before.pop(run_id, None)
+            if self.take(run_id) is None and run_id not in self._tasks:
+                self._left.discard(run_id)
 
     def drain(self) -> Drain:
         """Take nothing more, and stop within the grace time. Its row says so with the sign of life that follows."""
@@ -211,20 +240,6 @@ class Worker:
         for run_id, task in self._tasks.items():
             if isinstance(self._open.get(run_id), WorkflowDrive):
                 task.cancel()
-
-    async def _end_foreign_commands(self) -> None:
-        """End what is left here of runs that others have; look until nothing is, as they take them over only later."""
-        is_over = has_failed = False
-        while not is_over:
-            try:
-                look = await stop_foreign_commands(self._db, self._drives.spool_dir, driven=set(self._tasks))
-                is_over = look.is_over
-            except Exception:
-                if not has_failed:  # not at every look of an outage
-                    _log.warning("Commands of runs that another machine has could not be ended yet", exc_info=True)
-                has_failed = True
-            if not is_over:
-                await asyncio.sleep(_COMMANDS_LOOK_S)
 
     # -- what others ask ----------------------------------------------------------------------------------------------
 
@@ -301,6 +316,7 @@ class Worker:
         run_id = next(run_id for run_id, known in self._tasks.items() if known is task)
         del self._tasks[run_id]
         self._ending.discard(run_id)
+        self._left.discard(run_id)
         self._note_places()
         is_flow = isinstance(self._open.pop(run_id, None), FlowDrive | NoDrive)
         if (waiting := self._drives.end(run_id)) is not None:
@@ -325,7 +341,7 @@ class Worker:
         try:
             drive: Drive | None = await self._drives.find_flow(run_id)
             if drive is None:
-                run_id = await self._give_turn(run_id)
+                run_id = run_id if run_id in self._left else await self._give_turn(run_id)
                 drive = await self._drives.find(run_id)
             if drive is None:
                 return

@@ -33,6 +33,11 @@ _current = FlowClock()
 _ahead_s = 0.0
 
 
+def elapsed_s() -> float:
+    """Return the seconds of a clock that is never set, and that goes on while the machine sleeps if there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def wall_time() -> float:
     """Return the time in epoch seconds by this machine's clock, set right as far as it is known to be wrong."""
     return time.time() - _ahead_s

@@ -4,7 +4,7 @@ from holdfast.workspace.commands.bubblewrap import to_sandboxed
 from holdfast.workspace.commands.enclosure import Enclosed, enclose
 from holdfast.workspace.commands.git_view import open_git_view
 from holdfast.workspace.commands.network_log import NetworkRequest, record_requests
-from holdfast.workspace.commands.place import CommandPlace, announce, find_place, is_announced
+from holdfast.workspace.commands.place import CommandPlace, announce, find_place, is_announced, lease_folder
 from holdfast.workspace.commands.sandbox import (
     GitView,
     ResourceLimits,
@@ -17,11 +17,13 @@ from holdfast.workspace.commands.sandbox_probe import SandboxProbe, find_bubblew
 from holdfast.workspace.commands.spool import (
     CommandState,
     Outcome,
+    RunLease,
     SpoolOptions,
     clean_environment,
     find_command,
     find_commands,
     find_duration,
+    has_ended_with_lease,
     is_lost,
     is_running,
     list_commands,
@@ -30,6 +32,7 @@ from holdfast.workspace.commands.spool import (
     spool_folder,
     stop_command,
     stop_spooled,
+    stop_with_lease,
 )
 from holdfast.workspace.copied_files import CopyReport, copy_files
 from holdfast.workspace.copy_back import Delivered, deliver_result
@@ -93,6 +96,7 @@ __all__ = [
     "SetupFiles",
     "Snapshot",
     "SnapshotRules",
+    "RunLease",
     "SpoolOptions",
     "Start",
     "Tree",
@@ -111,6 +115,7 @@ __all__ = [
     "find_cut",
     "find_landlock",
     "find_place",
+    "lease_folder",
     "find_sandbox",
     "find_start",
     "has_object",
@@ -139,6 +144,8 @@ __all__ = [
     "spool_folder",
     "stop_command",
     "stop_spooled",
+    "stop_with_lease",
+    "has_ended_with_lease",
     "summarize_diff",
     "to_sandboxed",
     "workspace_sandbox",

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.engine.run.foreign_commands import CommandLook
+from holdfast.engine.run import foreign_commands
+from holdfast.engine.run.foreign_commands import CommandLook, end_foreign_commands
 from holdfast.errors import StoreUnavailable
 from holdfast.fleet import worker as worker_module
 from holdfast.fleet.run_drive import NoDrive, WorkflowDrive
@@ -86,7 +87,7 @@ async def test_a_run_waits_no_longer_because_the_database_was_away_before(monkey
 
 
 async def test_f1_commands_left_here_are_looked_at_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "_COMMANDS_LOOK_S", 0.0)
+    monkeypatch.setattr(foreign_commands, "_LOOK_S", 0.0)
     nothing, driven = cast(Any, None), []
     answers: list[Any] = [
         CommandLook([], is_over=False),  # the process that was killed still has the run, as its lease says
@@ -103,19 +104,16 @@ async def test_f1_commands_left_here_are_looked_at_until_none_is_left(monkeypatc
             raise answer
         return cast(CommandLook, answer)
 
-    monkeypatch.setattr(worker_module, "stop_foreign_commands", look)
-    drives = cast(Any, SimpleNamespace(spool_dir=Path("spool")))
-    worker = Worker(nothing, nothing, cast(Any, QuietQueue()), drives, nothing, WorkerOptions())
-    worker._tasks["mine"] = nothing
+    monkeypatch.setattr(foreign_commands, "stop_foreign_commands", look)
 
-    await worker._end_foreign_commands()
+    await end_foreign_commands(nothing, Path("spool"), {"mine": nothing})
 
     assert (answers, driven) == ([], [{"mine"}] * 4)
 
 
 @pytest.mark.parametrize("was_there", [True, False])
 async def test_a_worker_that_starts_waits_for_living_owners_unless_the_database_was_there(
-    monkeypatch: pytest.MonkeyPatch, was_there: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, was_there: bool
 ) -> None:
     noted: list[str] = []
 
@@ -128,6 +126,9 @@ async def test_a_worker_that_starts_waits_for_living_owners_unless_the_database_
     async def rest(*_args: Any, **_options: Any) -> None:
         noted.append("looks")
 
+    async def find_none(*_args: Any, **_options: Any) -> tuple[list[str], list[str]]:
+        return [], []
+
     class SharedQueue(QuietQueue):
         def describe(self) -> Any:
             return SimpleNamespace(is_shared=True)
@@ -136,11 +137,12 @@ async def test_a_worker_that_starts_waits_for_living_owners_unless_the_database_
 
     monkeypatch.setattr(worker_module, "register", say)
     monkeypatch.setattr(worker_module, "was_reachable", say_reachable)
+    monkeypatch.setattr(worker_module, "keep_left", find_none)
     monkeypatch.setattr(worker_module, "Sweep", lambda *_args, **_options: SimpleNamespace(run=rest))
-    monkeypatch.setattr(Worker, "_end_foreign_commands", rest)
-    journal = cast(Any, SimpleNamespace(note_outage=lambda: noted.append("patient")))
-    nothing = cast(Any, None)
-    worker = Worker(nothing, journal, cast(Any, SharedQueue()), nothing, nothing, WorkerOptions())
+    monkeypatch.setattr(worker_module, "end_foreign_commands", rest)
+    journal = cast(Any, SimpleNamespace(store=None, note_outage=lambda: noted.append("patient")))
+    nothing, drives = cast(Any, None), cast(Any, SimpleNamespace(spool_dir=tmp_path / "spool"))
+    worker = Worker(nothing, journal, cast(Any, SharedQueue()), drives, nothing, WorkerOptions())
 
     await worker.start()
     await asyncio.wait(worker._background)

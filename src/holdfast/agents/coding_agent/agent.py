@@ -210,8 +210,9 @@ class CommandAgent:
 
     async def _run(self, text: str, digest: str, images: Mapping[ImageLabel, Path]) -> ToolMessage:
         usage_file = self._prepare_usage_file(digest)
-        state = await self._find_state()
+        state, unfenced = await self._find_state(), self._shell.unfenced & {step_key()}
         while True:
+            self._shell.unfenced.update(unfenced)  # each part of it: where one ends, it is taken out
             words = CONTINUE if state.part else _with_files(text, images)
             try:
                 outcome, is_contained = await self._run_part(state, words, digest, usage_file, [*images.values()])
@@ -330,8 +331,7 @@ class CommandAgent:
         table = load_model_table(self._config_dir)
         card = table.find_named(summary.model) or table.find_named(self._persona.model)
         usage = estimate_cost(self._find_usage(state, outcome, summary, usage_file), card)
-        is_silent = bool(summary.error) and not summary.answer
-        if outcome.state is not CommandState.EXITED or outcome.exit_code != 0 or is_silent:
+        if outcome.state is not CommandState.EXITED or outcome.exit_code != 0 or (summary.error and not summary.answer):
             words = SECRETS.scrub_text(summary.error or summary.words)
             raise _failure(self._argv[0], outcome, words or tail, usage, is_contained=is_contained)
         session = summary.session or state.session

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holdfast.agents.policy.file_policy import find_secrets, is_secret
-from holdfast.errors import WorkspaceError
+from holdfast.errors import StoreUnavailable, WorkspaceError
 from holdfast.persona import Permissions
-from holdfast.runtime.step import Suspended, step_key
+from holdfast.runtime.step import Stopped, Suspended, step_key
 from holdfast.workspace import (
     CommandState,
     Enclosed,
@@ -24,6 +24,7 @@ from holdfast.workspace import (
     NetworkRequest,
     Outcome,
     ResourceLimits,
+    RunLease,
     Sandbox,
     SandboxProbe,
     SpoolOptions,
@@ -32,6 +33,7 @@ from holdfast.workspace import (
     enclose,
     find_command,
     find_sandbox,
+    has_ended_with_lease,
     is_lost,
     open_git_view,
     open_sandbox,
@@ -45,6 +47,7 @@ from holdfast.workspace import (
 DEFAULT_TIMEOUT_S = 120
 MAX_TIMEOUT_S = 3600
 MAX_OUTPUT_BYTES = 30_000
+ENDED_WITH_LEASE = "A command was ended: another machine may run it again, as its persona or its kind says."
 # Asked by nobody and answered by nobody: a command must not wait for a person at a terminal.
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "TERM": "dumb"}
 # The last one stands in the sandbox's own command line, where no command can take it off: see `cli/agent_command.py`.
@@ -82,6 +85,8 @@ class Shell:
     unfenced: set[str] = field(default_factory=set)
     """Those of the run that another machine would run again by itself, and that nothing contains: to be ended as soon
     as another machine may do so."""
+    lease: RunLease | None = None
+    """With which those end, also without this process."""
     file_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Whoever has it reads the files; no command begins meanwhile."""
     requests: dict[str, list[NetworkRequest]] = field(default_factory=dict)
@@ -117,11 +122,14 @@ class Shell:
             max_output,
             leave_running=True,
             confinement=enclosed.confinement,  # of a command that is there already its folder has it
+            lease=self.lease if key in self.unfenced else None,
         )
         async with self.file_lock:
             self._note(key)
         # crash: from the start on the command lives without us; the step's next try finds it by the key.
         outcome = await run_spooled(key, enclosed.argv, cwd=self.cwd, spool_dir=self.spool_dir, options=options)
+        if outcome.state is CommandState.LOST and has_ended_with_lease(key, spool_dir=self.spool_dir):
+            raise Stopped(StoreUnavailable(ENDED_WITH_LEASE))
         if outcome.state is CommandState.LOST:
             raise Suspended(key.partition(":")[2])
         await stop_spooled(key, spool_dir=self.spool_dir)  # what it left in the background

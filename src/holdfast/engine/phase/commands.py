@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 from holdfast.agents.policy.judgement import needs_approval
 from holdfast.agents.tools.rules import CommandSpool, ToolCall
-from holdfast.agents.tools.shell import Shell
+from holdfast.agents.tools.shell import ENDED_WITH_LEASE, Shell
 from holdfast.engine.history import spool_key
 from holdfast.engine.phase.command_shell import CommandKind, CommandShell, open_command_shell
 from holdfast.engine.scope import RunScope, utc_now
 from holdfast.enums import ApprovalDecisionAction
-from holdfast.errors import ChecksFailed, SandboxMissing, WorkspaceError
+from holdfast.errors import ChecksFailed, SandboxMissing, StoreUnavailable, WorkspaceError
 from holdfast.runtime.outcomes.unknown_outcomes import NotDone, Unclear
 from holdfast.runtime.records import Record, StepState
 from holdfast.runtime.run_fold.call_line import ENGINE
-from holdfast.runtime.step import TOOL_CALL, CancelRun, Step
+from holdfast.runtime.step import TOOL_CALL, CancelRun, Step, Stopped
 from holdfast.workflow import Phase
 from holdfast.workspace import (
     CommandState,
@@ -27,11 +27,13 @@ from holdfast.workspace import (
     clean_environment,
     find_command,
     find_place,
+    has_ended_with_lease,
     record_requests,
     remove_spooled,
     run_spooled,
     snapshot,
     stop_spooled,
+    stop_with_lease,
 )
 from holdfast.workspace.snapshot import list_ignored
 
@@ -83,6 +85,9 @@ async def run_command(scope: RunScope, command: TemplateCommand) -> dict[str, An
         if refusal:
             return {"exit_code": None, "outcome": refusal, "output": "", **opened.facts}
         outcome = await _run_spooled(scope, command, opened.shell)
+        key = spool_key(scope.run_id, command.key)
+        if outcome.state is CommandState.LOST and has_ended_with_lease(key, spool_dir=scope.spool_dir):
+            raise Stopped(StoreUnavailable(ENDED_WITH_LEASE))
         if outcome.state is CommandState.LOST:
             raise WorkspaceError(
                 f"What became of {command.line!r} is not known: its process is gone and left no exit code.",
@@ -138,6 +143,8 @@ class _CommandInFlight:
         begun = record.place
         if begun and self._spool.place.is_same(begun) and self._spool.is_gone(self._key):
             return "rerun" if begun.get("is_contained") else self._spool.on_lost
+        if has_ended_with_lease(self._key, spool_dir=self._spool.spool_dir):
+            return self._spool.on_lost
         if self._spool.is_lost(self._key):
             return "reattached"  # to what is left of it, which says that it is lost
         return self._spool.look_for(self._key, begun)
@@ -160,6 +167,8 @@ def _is_begun(scope: RunScope, key: str) -> bool:
 
 async def _run_spooled(scope: RunScope, command: TemplateCommand, shell: Shell) -> Outcome:
     key = spool_key(scope.run_id, command.key)
+    if has_ended_with_lease(key, spool_dir=scope.spool_dir):
+        remove_spooled(key, spool_dir=scope.spool_dir)
     started = find_command(key, spool_dir=scope.spool_dir)
     enclosed = Enclosed(started, None) if started else await asyncio.to_thread(shell.enclose, list(command.argv), key)
     options = SpoolOptions(
@@ -167,6 +176,7 @@ async def _run_spooled(scope: RunScope, command: TemplateCommand, shell: Shell) 
         timeout_s=_TIMEOUT_S,
         leave_running=True,
         confinement=enclosed.confinement,  # of a command that was started before its folder has it
+        lease=scope.lease if key in scope.history.unfenced else None,
     )
     return await run_spooled(key, enclosed.argv, cwd=scope.place.root, spool_dir=scope.spool_dir, options=options)
 
@@ -225,11 +235,9 @@ async def stop_commands(scope: RunScope) -> None:
 
 
 async def stop_unfenced_commands(scope: RunScope) -> None:
-    """End what another machine may run again from now on, and forget it: whoever is next here runs it again too."""
-    keys = sorted(scope.history.unfenced)
-    await _stop_all(scope, keys, grace_s=_ABORT_GRACE_S)
-    # crash: its folder says that it was ended, and its step gets that as its result.
-    await asyncio.gather(*(asyncio.to_thread(remove_spooled, key, spool_dir=scope.spool_dir) for key in keys))
+    """End what another machine may run again from now on, as a lost command: whoever is next here runs it again too."""
+    stops = (stop_with_lease(key, spool_dir=scope.spool_dir, grace_s=_ABORT_GRACE_S) for key in scope.history.unfenced)
+    await asyncio.gather(*stops)
 
 
 async def stop_left_commands(scope: RunScope) -> None:

@@ -92,7 +92,8 @@ def make_middleware(
         shell = replace(shell, sandbox=None)
     if shell.sandbox is None:
         shell = replace(shell, env={**shell.env, **_GIT_WITHOUT_SANDBOX})
-    shell = replace(permit(shell, permissions), unfenced=scope.history.unfenced, file_lock=scope.tree_lock)
+    shell = replace(permit(shell, permissions), file_lock=scope.tree_lock)
+    shell = replace(shell, unfenced=scope.history.unfenced, lease=scope.lease)
     policy = ToolPolicy(
         root,
         permissions,

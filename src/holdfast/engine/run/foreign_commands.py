@@ -6,6 +6,7 @@ Until its lease is over the dead one still has the run, so that one look is not 
 """
 
 import asyncio
+import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,9 @@ from typing import NamedTuple
 from holdfast.persistence.db import Database
 from holdfast.persistence.listings import list_elsewhere
 from holdfast.workspace import find_commands, find_place, stop_command
+
+_LOOK_S = 1.0  # until what an earlier process left running here is looked at again
+_log = logging.getLogger("holdfast.engine")
 
 
 class CommandLook(NamedTuple):
@@ -22,6 +26,20 @@ class CommandLook(NamedTuple):
     """The keys of those that were ended."""
     is_over: bool
     """Nothing runs here any more. What the caller has in hand counts too: it may only look at the run."""
+
+
+async def end_foreign_commands(db: Database, spool_dir: Path, driven: Collection[str]) -> None:
+    """End what is left here of runs that others have; look until nothing is, as they take them over only later."""
+    is_over = has_failed = False
+    while not is_over:
+        try:
+            is_over = (await stop_foreign_commands(db, spool_dir, driven=set(driven))).is_over
+        except Exception:
+            if not has_failed:  # not at every look of an outage
+                _log.warning("Commands of runs that another machine has could not be ended yet", exc_info=True)
+            has_failed = True
+        if not is_over:
+            await asyncio.sleep(_LOOK_S)
 
 
 async def stop_foreign_commands(db: Database, spool_dir: Path, *, driven: Collection[str] = ()) -> CommandLook:

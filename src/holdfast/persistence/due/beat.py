@@ -57,6 +57,8 @@ class Beat:
     """A flow waited for earlier runs of its schedule, and they are over."""
     left: Sequence[str] = ()
     """Runs that others could not drive, and that this worker has not looked at since."""
+    beside: Sequence[str] = ()
+    """The other processes of this machine that have given a sign of life in the time of a lease."""
     due: Sequence[DueJob] = ()
     """What nobody has in hand; for the one that looks for all, or for itself where the queue is its own."""
 
@@ -80,12 +82,16 @@ AND (EXISTS (SELECT 1 FROM runs AS r WHERE r.id = l.run_id AND (r.ended_at IS NU
                 AND (f.wake_at <= {NOW} OR (f.status = 'running' AND f.wake_at IS NULL AND f.waits_for IS NULL))))
 LIMIT {_MOST_LEFT}
 """  # noqa: S608 - ours
+_BESIDE = f"""
+SELECT o.process FROM workers AS o WHERE o.name <> :name AND o.seen_at > {NOW} - {ALIVE_S}
+AND position(:machine IN o.process) > 0
+"""  # noqa: S608 - ours
 _BEAT = f"""
 UPDATE workers SET seen_at = {NOW}, driven = :driven, clock_off_s = :clock_off_s,
 steady_since = CASE WHEN seen_at > {NOW} - {MOST_GAP_S} AND steady_since > 0 THEN steady_since ELSE {NOW} END,
 is_draining = {_DRAINS}, sweeps_until = CASE WHEN {_DRAINS} = 0 AND {_IS_SWEEPER} THEN {NOW} + :alive ELSE 0 END
 WHERE name = :name AND process = :process
-RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE}), ARRAY({_LEFT})
+RETURNING is_draining, sweeps_until > {NOW}, {NOW}, EXISTS ({FIRST_IN_LINE}), ARRAY({_LEFT}), ARRAY({_BESIDE})
 """  # noqa: S608 - ours
 _OPEN = ", ".join(f"'{state}'" for state in OPEN_STATES)
 _FOR_ALL = f"""
@@ -117,12 +123,15 @@ async def beat(
     """
     async with db.session() as session:
         params = {"name": facts.name, "process": facts.process, "driven": driven, "alive": ALIVE_S}
+        params["machine"] = process_owner.machine_mark()
         params |= {"clock_off_s": clock_off_s, "is_draining": int(is_draining)}
         row = (await session.execute(text(_BEAT), params)).first()
         if row is None:
             return Beat(is_known=False)
         is_sweeper = bool(row[1])
-        found = Beat(True, float(row[2]), bool(row[0]), is_sweeper, has_flow_in_line=bool(row[3]), left=row[4])
+        found = Beat(
+            *(True, float(row[2]), bool(row[0]), is_sweeper), has_flow_in_line=bool(row[3]), left=row[4], beside=row[5]
+        )
         if is_sweeper:
             for_all = (await session.execute(text(_FOR_ALL), {"parts": list(queue_parts)})).one()
             due = await _sweep(db, session, has_queue=for_all.has_queue, queues=json.loads(for_all.queues))

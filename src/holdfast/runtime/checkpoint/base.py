@@ -7,6 +7,7 @@ with an epoch, appends in batches with row changes in the same transaction, and 
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -217,6 +218,11 @@ class Leases(Protocol):
 
     def note_outage(self) -> None:
         """Take no run from an owner whose lease is over for as long as a lease: it may have been cut off with us."""
+        ...
+
+    def show(self, folder: Path, run_ids: Sequence[str], *, until: float | None = None) -> None:
+        """Write from now on into a file of this process in `folder` until when it holds these runs, for whoever
+        outlives it; with `until` (by `elapsed_s`) of runs that it has no claims of yet."""
         ...
 
     def add_listener(self, listener: Callable[[Claim], None]) -> None:

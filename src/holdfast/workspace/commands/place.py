@@ -17,6 +17,7 @@ from holdfast.workspace.commands.spool import spool_folder
 from holdfast.workspace.files import hold_lock, write_whole
 
 _FILE = ".place"
+_LEASES = ".leases"
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class CommandPlace:
     def is_same(self, facts: Mapping[str, Any]) -> bool:
         """Tell whether a command was begun here, on the files that are still here."""
         return facts.get("data") == self.data and not facts.get("is_left")
+
+
+def lease_folder(data_dir: Path) -> Path:
+    """Return the folder in which processes say until when they hold runs, for commands that end with a lease."""
+    return data_dir / _LEASES
 
 
 def find_place(data_dir: Path) -> CommandPlace:

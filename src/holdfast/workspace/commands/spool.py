@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.concurrency import finish_then_cancel
 from holdfast.errors import Nondeterminism, WorkspaceError
 from holdfast.workspace.commands import spool_runner
 from holdfast.workspace.commands.network_log import NetworkRequest, read_requests
 from holdfast.workspace.commands.processes import TAG
-from holdfast.workspace.commands.spool_runner import TERM_GRACE_S
+from holdfast.workspace.commands.spool_runner import LEASE_END, TERM_GRACE_S
 from holdfast.workspace.commands.spool_watch import Spooled, end_members, find_end, read_spooled, wait_for_end
 from holdfast.workspace.files import remove_folder, write_whole
 
@@ -67,6 +67,13 @@ class Outcome:
         return self.state is CommandState.TIMED_OUT
 
 
+class RunLease(NamedTuple):
+    """A run, and the folder in which the processes of this place say until when they hold it."""
+
+    folder: Path
+    run_id: str
+
+
 @dataclass(frozen=True)
 class SpoolOptions:
     """What a command gets, and how much time and output it may take."""
@@ -82,6 +89,8 @@ class SpoolOptions:
     """Cancelling the wait does not end the group."""
     confinement: Mapping[str, Any] | None = None
     """The kernel's rules for it, from `enclose`; with them nothing that it started outlives it."""
+    lease: RunLease | None = None
+    """It ends with the lease of this run: another machine may begin it again from then on."""
 
 
 async def run_spooled(
@@ -95,7 +104,8 @@ async def run_spooled(
     options = options or SpoolOptions()
     folder = spool_folder(spool_dir, key)
     request = _CommandRequest(
-        key, _argv(command), str(cwd.resolve()), options.timeout_s, options.max_log_bytes, options.confinement
+        *(key, _argv(command), str(cwd.resolve()), options.timeout_s, options.max_log_bytes, options.confinement),
+        lease=options.lease and {"folder": str(options.lease.folder.resolve()), "run_id": options.lease.run_id},
     )
     reattached = (folder / "pid.json").exists()
     try:
@@ -126,6 +136,19 @@ async def stop_command(spooled: Spooled, *, grace_s: float = TERM_GRACE_S) -> No
     if find_end(spooled) is None:
         write_whole(spooled.folder / "stop.json", "{}")  # crash: the command goes on; a later stop ends it
     await end_members(spooled, grace_s=grace_s)
+
+
+async def stop_with_lease(key: str, *, spool_dir: Path, grace_s: float = TERM_GRACE_S) -> None:
+    """End a command as its runner does with the lease of its run: whoever goes on here takes it for a lost one."""
+    spooled = read_spooled(spool_folder(spool_dir, key))
+    if spooled is not None and find_end(spooled) is None:
+        write_whole(spooled.folder / LEASE_END, "{}")  # crash: the command goes on; its runner ends it
+        await end_members(spooled, grace_s=grace_s)
+
+
+def has_ended_with_lease(key: str, *, spool_dir: Path) -> bool:
+    """Tell whether a command was ended because another machine may begin it again."""
+    return (spool_folder(spool_dir, key) / LEASE_END).exists()
 
 
 def remove_spooled(key: str, *, spool_dir: Path) -> None:
@@ -205,6 +228,7 @@ class _CommandRequest:
     timeout_s: float | None
     max_log_bytes: int
     confinement: Mapping[str, Any] | None = None
+    lease: Mapping[str, str] | None = None
 
     def write(self, folder: Path) -> None:
         # By the folder and not by the key: another data directory may know the same key.

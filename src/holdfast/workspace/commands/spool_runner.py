@@ -1,7 +1,8 @@
 """Runs one command for a spool folder, on its own: started as a script, outlives the engine, imports only the library.
 
     python -I -S spool_runner.py FOLDER      reads  FOLDER/command.json (and FOLDER/in)
-                                             writes FOLDER/pid.json, FOLDER/out, FOLDER/rc.json
+                                             writes FOLDER/pid.json, FOLDER/out, FOLDER/rc.json; or instead of the
+                                             last FOLDER/lease_end.json, if it was ended with the lease of its run
 
 The command is started at most once per folder: under a lock, only if there is no pid.json, and not before pid.json is
 on the disk. Started twice, the second runner ends without doing anything.
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 TERM_GRACE_S = 3.0
+LEASE_GRACE_S = 0.5
+"""Before the end of a lease: another machine may begin the same command from then on."""
+LEASE_END = "lease_end.json"
 
 
 def main(folder: str) -> int:
@@ -114,27 +118,44 @@ def supervise(child: int, command: dict[str, Any]) -> None:
     deadline = None if command["timeout_s"] is None else started + command["timeout_s"]
     rules = command.get("confinement")
     watch = load("limit_watch").LimitWatch(rules, command["cwd"]) if rules else None
+    lease = load("lease_watch").LeaseWatch(command["lease"], LEASE_GRACE_S) if command.get("lease") else None
     end, kill_from = "", 0.0
     while (status := poll(child)) is None:
         if not end:
             end = must_end(deadline, command["max_log_bytes"]) or (watch.find_excess() if watch else "")
+            end = "lease" if lease and lease.has_ended() else end
             if end:
-                kill_from = time.monotonic() + (0 if watch and watch.is_urgent(end) else TERM_GRACE_S)
+                grace_s = LEASE_GRACE_S if end == "lease" else TERM_GRACE_S
+                kill_from = time.monotonic() + (0 if watch and watch.is_urgent(end) else grace_s)
                 send(child, signal.SIGTERM)
         elif time.monotonic() > kill_from:
             send(child, signal.SIGKILL)
             if watch:
                 watch.kill_all()
-        wait_for_child(0.05 if end else until(deadline, watch.pause_s if watch else 1.0))
+        pause_s = min(watch.pause_s if watch else 1.0, lease.pause_s if lease else 1.0)
+        wait_for_child(0.05 if end else until(deadline, pause_s))
     if end:
         send(child, signal.SIGKILL)
+    if end == "lease":
+        kill_tagged(child, command["tag"])
     code = os.waitstatus_to_exitcode(status)
     if watch:
         watch.end_all()
         with contextlib.suppress(OSError, RecursionError):
             watch.restore()
     result = {"exit_code": code if code >= 0 else 128 - code, "ended_by": end, "duration_s": time.monotonic() - started}
-    write_whole("rc.json", result)
+    # A lost command, and no result: whoever goes on here runs it again.
+    write_whole(LEASE_END if end == "lease" else "rc.json", result)
+
+
+def kill_tagged(child: int, tag: str) -> None:
+    """End by force what left the group of the command: nobody else does so for one that ends with its lease."""
+    processes = load("processes")
+    with open("pid.json") as file:
+        leader = processes.ProcessIdentity(*json.load(file)["leader"])
+    while members := processes.find_members(leader, tag):
+        processes.send_signal(members, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def poll(child: int) -> int | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.workspace.commands.processes import ProcessIdentity, age_s, find_members, is_alive, send_signal
-from holdfast.workspace.commands.spool_runner import TERM_GRACE_S
+from holdfast.workspace.commands.spool_runner import LEASE_END, TERM_GRACE_S
 
 # The runner keeps the time-out. Only if it does not (stopped, stuck) the engine does, this much later.
 _BACKUP_S = TERM_GRACE_S + 5.0
@@ -60,6 +60,9 @@ def read_spooled(folder: Path) -> Spooled | None:
 
 
 def find_end(spooled: Spooled) -> dict[str, Any] | None:
+    """Find how a command has ended; nothing is known of one that ended with the lease of its run."""
+    if (spooled.folder / LEASE_END).exists():
+        return None
     path = spooled.end_path
     result: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
     return result

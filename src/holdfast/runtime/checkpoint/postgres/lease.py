@@ -8,13 +8,16 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import psycopg
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.checkpoint.base import Claim
+from holdfast.runtime.checkpoint.lease_file import LeaseFile
 from holdfast.runtime.checkpoint.postgres.claims import renew
 from holdfast.runtime.checkpoint.postgres.session import Session
+from holdfast.runtime.clock import elapsed_s
 
 LossListener = Callable[[Claim], None]
 _AGAIN_S = 0.25  # after a renewal that failed, or met a row that was locked
@@ -28,16 +31,16 @@ class Outages:
         self._last = float("-inf")
 
     def note(self) -> None:
-        self._last = time.monotonic()
+        self._last = elapsed_s()
 
     def note_delay(self, began: float) -> None:
         """Note an answer that took so long that others may have waited for theirs until their leases were over."""
-        if time.monotonic() - began > self._lease_s / 3:
+        if elapsed_s() - began > self._lease_s / 3:
             self.note()
 
     @property
     def is_recent(self) -> bool:
-        return time.monotonic() - self._last < self._lease_s
+        return elapsed_s() - self._last < self._lease_s
 
 
 class LeaseKeeper:
@@ -52,6 +55,9 @@ class LeaseKeeper:
         self._outages = outages
         self._lock = threading.Lock()
         self._claims: dict[str, Claim] = {}
+        self._until: dict[str, float] = {}
+        """Until when each run is held, as far as is known; also of those that are held for a claim that is to come."""
+        self._files: dict[Path, LeaseFile] = {}
         # Weak: the thread must not keep alive whoever has dropped the store, and its claims with it.
         self._listeners: list[weakref.WeakMethod[LossListener]] = []
         self._is_closed = threading.Event()
@@ -62,7 +68,7 @@ class LeaseKeeper:
     @property
     def is_holding(self) -> bool:
         """True while the leases are known to hold for a while yet."""
-        return time.monotonic() < self._good_until
+        return elapsed_s() < self._good_until
 
     def add(self, claims: Sequence[Claim], sent_at: float) -> None:
         """Renew these from now on; `sent_at` is when they were claimed, before the answer."""
@@ -70,6 +76,7 @@ class LeaseKeeper:
             if not self._claims:
                 self._confirm(sent_at)
             self._claims.update({claim.run_id: claim for claim in claims})
+            self._note_held([claim.run_id for claim in claims], sent_at + self._lease_s)
             self.takeovers += sum(claim.is_takeover for claim in claims)
             if self._claims and self._thread is None and not self._is_closed.is_set():
                 self._thread = threading.Thread(target=self._run, name="holdfast-leases", daemon=True)
@@ -80,8 +87,30 @@ class LeaseKeeper:
             for claim in claims:
                 if self._claims.get(claim.run_id) == claim:
                     del self._claims[claim.run_id]
+                    self._until.pop(claim.run_id, None)
+            self._write_files({claim.run_id for claim in claims})
             if not self._claims:
                 self._good_until = float("inf")
+
+    def show(self, folder: Path, run_ids: Sequence[str], *, until: float | None = None) -> None:
+        with self._lock:
+            if folder not in self._files:
+                self._files[folder] = LeaseFile(folder)
+            self._files[folder].run_ids.update(run_ids)
+            if until is not None:
+                self._until.update({run_id: until for run_id in run_ids if run_id not in self._claims})
+            self._write_files(set(run_ids))
+
+    def _note_held(self, run_ids: Sequence[str], until: float) -> None:
+        self._until.update(dict.fromkeys(run_ids, until))
+        self._write_files(set(run_ids))
+
+    def _write_files(self, run_ids: set[str]) -> None:
+        """Write the files that show one of these; what is held no more is shown no more."""
+        for file in self._files.values():
+            if not file.run_ids.isdisjoint(run_ids):
+                file.write(self._until)
+                file.run_ids.intersection_update(self._until)
 
     def note_outage(self) -> None:
         self._outages.note()
@@ -94,6 +123,8 @@ class LeaseKeeper:
 
     def close(self) -> None:
         self._is_closed.set()
+        for file in self._files.values():
+            file.remove()
         self._session.close(is_waiting=False)
 
     def _confirm(self, sent_at: float) -> None:
@@ -124,7 +155,7 @@ class LeaseKeeper:
 
         With `is_all` it is their time, which was missed if any was not renewed; a try between two such times is none.
         """
-        sent_at = time.monotonic()
+        sent_at = elapsed_s()
         try:
             renewed, lost = self._session.run(lambda connection: renew(connection, claims, self._lease_s), patience_s=0)
         except (HoldfastError, psycopg.Error):
@@ -134,6 +165,8 @@ class LeaseKeeper:
         with self._lock:
             if self._claims and is_all:
                 self._confirm(sent_at)
+            still = [claim.run_id for claim in renewed if self._claims.get(claim.run_id) == claim]
+            self._note_held(still, sent_at + self._lease_s)
         self.remove(lost)
         for claim in lost:
             for listener in list(self._listeners):

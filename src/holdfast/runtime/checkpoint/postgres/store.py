@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import os
 import sys
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar
@@ -36,6 +35,7 @@ from holdfast.runtime.checkpoint.postgres.transaction import (
     to_postgres,
     write_in_transaction,
 )
+from holdfast.runtime.clock import elapsed_s
 from holdfast.runtime.events import Event
 from holdfast.runtime.state import RunState
 
@@ -198,7 +198,7 @@ class PostgresCheckpointer:
             self._read(self._clock.go_by)
         owner = process_owner.new_owner()
         valid_ids = [run_id for run_id in dict.fromkeys(run_ids) if run_id not in results]
-        sent_at = time.monotonic()
+        sent_at = elapsed_s()
 
         def claim(tx: PostgresTx) -> dict[str, Claim | HoldfastError]:
             return take_over(tx, valid_ids, owner, force=force, is_patient=is_patient)
@@ -219,7 +219,7 @@ class PostgresCheckpointer:
     def begin_many(self, openings: Sequence[Opening]) -> list[Claim | None]:
         if self._clock.is_old():
             self._read(self._clock.go_by)
-        owner, sent_at = process_owner.new_owner(), time.monotonic()
+        owner, sent_at = process_owner.new_owner(), elapsed_s()
         try:
             # Not tried again: what the answer of is lost has an owner that is forgotten, and is claimed as such.
             heads = self._writer.run(
