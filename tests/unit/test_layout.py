@@ -41,11 +41,12 @@ COMMON = {
     "current",
     "decide",
     "delete",
-    "details",
     "deliver",
     "delta",
+    "details",
     "diff",
     "done",
+    "duration",
     "emitt",
     "end",
     "environment",
@@ -133,6 +134,7 @@ COMMON = {
     "timeout",
     "to",
     "value",
+    "with",
     "write",
 }
 ENDINGS = ("ed", "d", "s", "ing", "ten", "n", "led", "ped", "ged", "med", "ded", "rs", "ver", "r")

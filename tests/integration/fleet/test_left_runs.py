@@ -15,6 +15,7 @@ from holdfast.errors import BackendUnavailable
 from holdfast.fleet import sweep as module
 from holdfast.fleet.port import RunTaker
 from holdfast.fleet.procrastinate_queue import ProcrastinateQueue
+from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.worker import Worker, WorkerOptions
 from holdfast.persistence.db import Database
 from holdfast.persistence.due.beat import Beat, beat
@@ -88,7 +89,7 @@ async def start(stack: AsyncExitStack, db: Database, drives: Drives, name: str, 
     journal = drives._journal
     options = WorkerOptions(name=name, slots=2, queues=QUEUES, flows=("count",), poll_s=POLL_S)
     queue = (DeafQueue if is_deaf else ProcrastinateQueue)(db, queues=QUEUES, flows=("count",))
-    worker = Worker(db, journal, queue, cast(Any, drives), cast(Any, None), options)
+    worker = Worker(db, journal, queue, cast(Any, drives), ScheduleClock(db, cast(Any, None)), options)
     await worker.start()
     stack.push_async_callback(worker.stop)
     return worker
