@@ -39,8 +39,8 @@ def make_worker(
     options: WorkerOptions,
     *,
     on_end: Callable[[str], Awaitable[None]] | None = None,
-) -> tuple[Worker, Queue]:
-    """Make a worker and its queue; without queues of its own it takes from all.
+) -> Worker:
+    """Make a worker; without queues of its own it takes from all.
 
     Raises `ConfigInvalid` if a module of flows cannot be imported.
     """
@@ -57,4 +57,4 @@ def make_worker(
     drives = RunDrives(db, journal, config, engines.for_repository, flows=flows, is_choosy=is_shared, queues=queues)
     times = FlowTimes(db.store, flows.values(), poll_s=options.poll_s)
     clock = ScheduleClock(db, engines, worker=name if is_shared else "")
-    return Worker(db, journal, queue, drives, clock, options, flow_times=times, on_end=on_end), queue
+    return Worker(db, journal, queue, drives, clock, options, flow_times=times, on_end=on_end)

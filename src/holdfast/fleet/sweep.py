@@ -116,7 +116,7 @@ class Sweep:
             await self._schedules.close()
 
     async def _look_for_us(self, taker: RunTaker) -> None:
-        await decide_overdue(self._db, self._journal, said=self._undecided)
+        await decide_overdue(self._db, self._journal, undecided=self._undecided)
         self._fire_schedules()
         due = await list_due(self._db, limit=_MOST_DUE, but=taker.list_passed_over())
         await self._queue.enqueue([DueJob(run.run_id, run.queue, run.priority) for run in due])
@@ -146,8 +146,10 @@ class Sweep:
         if not heard.is_sweeper:
             return heard
         await self._keep_queue(has_queue=heard.has_queue)
-        overdue_at, said = heard.overdue_at, self._undecided
-        if overdue_at is not None and await decide_overdue(self._db, self._journal, now=overdue_at, said=said):
+        overdue_at, undecided = heard.overdue_at, self._undecided
+        if overdue_at is not None and await decide_overdue(
+            self._db, self._journal, now=overdue_at, undecided=undecided
+        ):
             self._woken.set()
         if heard.has_schedule:
             self._fire_schedules()

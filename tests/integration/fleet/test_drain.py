@@ -87,7 +87,7 @@ async def test_a_worker_says_at_once_that_it_is_to_end_and_records_the_call_in_f
         db = await begin_call(office, folder, "call")
         await wait_for_figures(db, due=0, free_slots=7, workers=1)
         os.kill(alpha.pid, signal.SIGTERM)
-        said = await asyncio.to_thread(alpha.read_line)
+        line = await asyncio.to_thread(alpha.read_line)
         await start_flow("held", "later", run_id="later", store=server.journal.store)
         await wait_for_figures(db, due=1, free_slots=0, workers=1)
         (worker,) = await list_workers(db)
@@ -96,7 +96,7 @@ async def test_a_worker_says_at_once_that_it_is_to_end_and_records_the_call_in_f
         code = await asyncio.to_thread(alpha.wait)
         gone = await list_workers(db)
 
-    assert said == "Ends after the calls in flight of 1 run, within 3600 s. Ctrl-C again ends it now.\n"
+    assert line == "Ends after the calls in flight of 1 run, within 3600 s. Ctrl-C again ends it now.\n"
     assert (worker.is_draining, worker.driven, code, gone) == (True, 1, 0, [])
     assert NOBODY in page.stdout
     kinds = await list_kinds(server.journal, "call")
@@ -162,7 +162,7 @@ async def test_who_waits_for_a_drained_worker_can_start_another_one_of_its_name(
         await begin_call(office, folder, "call")
         waiting = Speaking(("workers", "drain", "alpha", "--wait"), environment, folder / "drain.log")
         lines = [await asyncio.to_thread(waiting.read_line) for _ in range(2)]
-        said = await asyncio.to_thread(alpha.read_line)
+        line = await asyncio.to_thread(alpha.read_line)
         (folder / "call.closed").unlink()
         lines.append(await asyncio.to_thread(waiting.read_line))
         codes = [await asyncio.to_thread(waiting.end, signal.SIGCONT), await asyncio.to_thread(alpha.wait)]
@@ -171,7 +171,7 @@ async def test_who_waits_for_a_drained_worker_can_start_another_one_of_its_name(
         done = await asyncio.to_thread(shell, *drain, env=environment)
         again.end()
 
-    assert said == "Somebody drains it. Ends after the calls in flight of 1 run, within 3600 s.\n"
+    assert line == "Somebody drains it. Ends after the calls in flight of 1 run, within 3600 s.\n"
     assert lines == [
         "Worker alpha takes nothing more, and ends when its calls in flight have.\n",
         "It still drives 1 run.\n",
@@ -212,7 +212,7 @@ async def test_a_server_that_drives_says_so_too_and_a_second_signal_ends_it(
         serving.read_line()
         db = await begin_call(office, folder, "call")
         serving.process.send_signal(signal.SIGTERM)
-        said = await asyncio.to_thread(serving.read_line)
+        line = await asyncio.to_thread(serving.read_line)
         await wait_for_figures(db, free_slots=0, workers=1)
         (worker,) = await list_workers(db)
         serving.process.send_signal(signal.SIGTERM)
@@ -221,7 +221,7 @@ async def test_a_server_that_drives_says_so_too_and_a_second_signal_ends_it(
     finally:
         serving.end(signal.SIGKILL)
 
-    assert said == "Ends after the calls in flight of 1 run, within 3600 s. Ctrl-C again ends it now.\n"
+    assert line == "Ends after the calls in flight of 1 run, within 3600 s. Ctrl-C again ends it now.\n"
     assert (worker.is_draining, worker.driven) == (True, 1)
     assert (code in (-signal.SIGTERM, 128 + signal.SIGTERM), gone) == (True, [])
 

@@ -430,7 +430,7 @@ async def test_a_worker_starts_flows_that_have_a_schedule_in_code(
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     before = await start_flow("tick", run_id=f"tick@{hour - timedelta(hours=2):%Y-%m-%dT%H%MZ}", store=db.store)
     async with open_journal(db.store) as journal:
-        worker, _ = make_worker(db, journal, config, Engines(db, config), WorkerOptions(poll_s=0.05, grace_s=1.0))
+        worker = make_worker(db, journal, config, Engines(db, config), WorkerOptions(poll_s=0.05, grace_s=1.0))
         await worker.start()
         try:
             assert await before.result() == before.run_id
@@ -473,7 +473,7 @@ async def test_a_worker_drives_flows_of_a_schedule_one_after_the_other(
     quarterly = {"kind": "flow", "target": "report", "cron": "0 0 1 */3 *", "missed": "all", "options": {}}
     await add_overdue((db, config, engines), hourly(folder, **quarterly, overlap="queue"))
     async with open_journal(db.store) as journal:
-        worker, _ = make_worker(db, journal, config, engines, WorkerOptions(poll_s=0.05, grace_s=1.0))
+        worker = make_worker(db, journal, config, engines, WorkerOptions(poll_s=0.05, grace_s=1.0))
         await worker.start()
         try:
             with waiting_until("the schedule has fired for all times"):

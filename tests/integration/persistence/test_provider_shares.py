@@ -140,6 +140,7 @@ async def test_a_process_under_load_gives_up_a_place_for_one_that_comes(
         await until(lambda: loaded.count_under_way().get(PROVIDER) == 2, "both places are taken")
         async with comes.slot(PROVIDER, "late").reserve(no_word):
             has_come.set()
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()}, "both have given back their shares")
 
 
 async def set_clock_ahead(db: Database, table: str, column: str) -> None:

@@ -275,12 +275,12 @@ class RateLimits:
             return
         self._waiting[run_id, name] += 1
         try:
-            said: ProviderWait | None = None
+            reported: ProviderWait | None = None
             while not (await asyncio.wait((turn,), timeout=_REPORT_AFTER_S))[0]:
                 wait = provider.find_wait()
-                if said is None or said.text != wait.text or said.is_over(now()):
+                if reported is None or reported.text != wait.text or reported.is_over(now()):
                     await report_wait(wait)
-                    said = wait
+                    reported = wait
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():

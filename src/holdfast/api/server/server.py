@@ -28,11 +28,10 @@ from holdfast.api.server.shared_work import SharedWork
 from holdfast.concurrency import TaskTracker
 from holdfast.config import Config
 from holdfast.errors import HoldfastError
-from holdfast.fleet.assembly import make_queue, make_worker
+from holdfast.fleet.assembly import make_worker
 from holdfast.fleet.drain import Drain
 from holdfast.fleet.explanation import explain_run
 from holdfast.fleet.limits import warn_of_differences
-from holdfast.fleet.port import Queue
 from holdfast.fleet.schedules import ScheduleClock
 from holdfast.fleet.worker import Worker, WorkerOptions
 from holdfast.flows.service.embedded_runtime import Runtime
@@ -117,7 +116,6 @@ class Server:
     db: Database
     journal: Journal
     engines: Engines
-    queue: Queue
     worker: Worker | None
     """What drives runs here, unless others do."""
     flows: Runtime | None
@@ -227,7 +225,7 @@ class ServerHolder:
             engines = Engines(db, config)
             tasks = TaskTracker()
             stack.push_async_callback(tasks.drain)
-            queue, worker = _make_worker(db, journal, engines, metrics, config=config, options=options)
+            worker = _make_worker(db, journal, engines, metrics, config=config, options=options)
             if worker is not None:
                 await worker.start()
                 stack.push_async_callback(worker.stop)
@@ -249,7 +247,6 @@ class ServerHolder:
                 db=db,
                 journal=journal,
                 engines=engines,
-                queue=queue,
                 worker=worker,
                 flows=flows,
                 run_streams=run_streams,
@@ -276,9 +273,9 @@ async def _end(task: "asyncio.Task[None]") -> None:
 
 def _make_worker(
     db: Database, journal: Journal, engines: Engines, metrics: RunMetrics, *, config: Config, options: ServerOptions
-) -> tuple[Queue, Worker | None]:
+) -> Worker | None:
     if not options.drives_runs:
-        return make_queue(db), None
+        return None
     how = WorkerOptions(
         slots=config.max_parallel_runs,
         poll_s=options.poll_s,
@@ -289,8 +286,7 @@ def _make_worker(
     async def observe(run_id: str) -> None:
         await observe_run(db, journal, run_id, metrics)
 
-    worker, queue = make_worker(db, journal, config, engines, how, on_end=observe)
-    return queue, worker
+    return make_worker(db, journal, config, engines, how, on_end=observe)
 
 
 def _make_runtime(db: Database, *, config: Config, options: ServerOptions) -> Runtime | None:

@@ -132,7 +132,7 @@ async def _run(config: Any, options: Any, metrics_address: tuple[str, int] | Non
         await db.init_schema()
         journal = await stack.enter_async_context(open_journal(db.store))
         await warn_of_differences(db, config)
-        driving, _ = make_worker(db, journal, config, Engines(db, config), options)
+        driving = make_worker(db, journal, config, Engines(db, config), options)
         if metrics_address is not None:
             metrics = DriveMetrics(journal.store.leases)
             journal.add_commit_listener(metrics.note_commit)

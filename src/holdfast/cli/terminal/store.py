@@ -74,13 +74,13 @@ async def undriven_notice(run_id: str, tell: Callable[[str], None] = _say_reason
 async def _tell_when_undriven(run_id: str, tell: Callable[[str], None]) -> None:
     import asyncio
 
-    said, before = "", None
+    last, before = "", None
     while True:
         with contextlib.suppress(HoldfastError):  # the database is away for a moment; whoever follows the run says so
             text = await asyncio.to_thread(_explain_silence, run_id)
             # One look alone may fall between a pause and the process that goes on.
-            if text == before and text != said:
-                said = text
+            if text == before and text != last:
+                last = text
                 tell(text)
             before = text
         await asyncio.sleep(_LOOK_S)

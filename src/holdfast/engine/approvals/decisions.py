@@ -68,13 +68,18 @@ async def _append_answer(
 
 
 async def decide_overdue(
-    db: Database, journal: Journal, *, run_id: str | None = None, now: str | None = None, said: set[str] | None = None
+    db: Database,
+    journal: Journal,
+    *,
+    run_id: str | None = None,
+    now: str | None = None,
+    undecided: set[str] | None = None,
 ) -> list[str]:
     """Answer what nobody has answered until its deadline, of every run or of one; the ids of the runs concerned.
 
     Called by whoever looks after runs, in any process and at any time: of several answers the first counts. The answer
-    is only written down; who drives the run acts on it. `now` is the time by another clock than this machine's, `said`
-    the approvals of which the log says already that they cannot be answered; others are added.
+    is only written down; who drives the run acts on it. `now` is the time by another clock than this machine's,
+    `undecided` the approvals of which the log says already that they cannot be answered; others are added.
     """
     answered: list[str] = []
     for row in await list_overdue(db, now or now_text(), run_id=run_id):
@@ -89,11 +94,11 @@ async def decide_overdue(
             continue  # someone was faster
         except HoldfastError as error:
             # One journal that cannot be read must not keep the other runs waiting.
-            if said is None or row.id not in said:
+            if undecided is None or row.id not in undecided:
                 facts = {"run_id": row.run_id, "code": error.code}
                 _log.warning("an overdue approval could not be answered", extra=facts)
-            if said is not None:
-                said.add(row.id)
+            if undecided is not None:
+                undecided.add(row.id)
     return answered
 
 

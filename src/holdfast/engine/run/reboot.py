@@ -25,9 +25,9 @@ def has_rebooted(scope: RunScope) -> bool:
     Not where files that were never stored would go, and not where nothing was noted, as by an earlier version.
     """
     here = find_place(scope.config.data_dir)
-    noted = read_text_if_there(_state_dir(scope) / _BOOT)
+    last_boot = read_text_if_there(_state_dir(scope) / _BOOT)
     is_here = scope.history.place in ("", here.data) and not scope.history.needs_files_of_place
-    return is_here and bool(scope.history.last_tree) and noted not in (None, "", here.boot)
+    return is_here and bool(scope.history.last_tree) and last_boot not in (None, "", here.boot)
 
 
 def drop_empty_objects(scope: RunScope) -> None:

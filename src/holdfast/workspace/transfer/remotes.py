@@ -170,8 +170,8 @@ def push_commit(git: Git, url: str, commit: str, branch: str, *, place: str = ""
 def _find_refusal(stderr: str) -> str:
     """Return what the remote says about a push that it refuses, in a line; else what it usually is."""
     lines = [line.removeprefix("remote:").strip() for line in stderr.splitlines() if line.startswith("remote:")]
-    said = " ".join(line for line in lines if line and not line.startswith("error: hook declined"))
-    plain = "".join(char if char.isprintable() else " " for char in said)
+    answer = " ".join(line for line in lines if line and not line.startswith("error: hook declined"))
+    plain = "".join(char if char.isprintable() else " " for char in answer)
     return f"it answers “{plain[:_MOST_REASON_CHARS].rstrip()}”" if plain else "it has moved meanwhile, or is protected"
 
 

@@ -129,14 +129,14 @@ async def test_that_an_overdue_approval_cannot_be_answered_is_said_once(
 ) -> None:
     _result, approval = await waiting(world)
     await world.sql("UPDATE approvals SET shown = :shown", shown='{"on_deadline": "dance"}')
-    said = set[str]()
+    undecided = set[str]()
     later(49)
 
     async with open_journal(world.db.store) as journal:
         for _ in range(3):
-            assert await decisions.decide_overdue(world.db, journal, said=said) == []
+            assert await decisions.decide_overdue(world.db, journal, undecided=undecided) == []
 
-    assert said == {approval.id}
+    assert undecided == {approval.id}
     assert [record.message for record in caplog.records] == ["an overdue approval could not be answered"]
 
 
